@@ -172,9 +172,9 @@ _REASONS = {
     "no attention": "no attention",
     "which an encoder sees": "queries see later tokens, as in an encoder",
     "changes the result of its output projection": "a layer adds something other than its output projection",
-    "norms or weighs the whole stream": "a layer normalises or rescales the whole residual stream",
-    "reads more of earlier layers": "layers share keys and values",
-    "do together what its contexts do": "attention depends on more than queries and keys",
+    "normalises or scales the whole stream": "a layer normalises or rescales the whole residual stream",
+    "reads more from earlier layers": "layers share keys and values",
+    "have the same effect as its contexts": "attention depends on more than queries and keys",
 }
 """What the page says for errors with these words."""
 

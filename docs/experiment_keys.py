@@ -88,6 +88,41 @@ _ARM = "the arm whose run of the same seed provides the initial weights"
 _ARM_ROW = f"| `arm` | {_ARM} | text; required |"
 """The row of `init_from.arm`: a file names the arm, while a run holds the id of a run."""
 
+_CONTRASTS = [
+    "## `contrasts`",
+    "",
+    "Each comparison has a name and one of these forms. In the name of an arm, `*` matches any text.",
+    "",
+    "| form | meaning | example |",
+    "|---|---|---|",
+    "| `a - b` | arm `a` against arm `b` | `order: descending - ascending` |",
+    "| `[a, [b, c]]` | arm `a` against the mean of arms `b` and `c` | `wide: [wide-8, [narrow-1, narrow-2]]` |",
+    "| `{better: a, than: [b, c]}` | arm `a` against the mean of arms `b` and `c`; `names` is optional, and names both "
+    "sides | `wide: {better: wide-8, than: narrow-*, names: [wide, narrow]}` |",
+    "| `{a: 1, b: -1}` | a weighted sum of arms; the weights add up to 0 | "
+    "`interaction: {a-new: 1, a-old: -1, b-new: -1, b-old: 1}` |",
+    "",
+]
+_SCHEDULES = [
+    "## Language models: schedules of `model.n_heads` and `model.d_mlp`",
+    "",
+    "A schedule sets the number of heads, or the width of the MLP, in each layer. The numbers are examples.",
+    "",
+    "| schedule | key | meaning |",
+    "|---|---|---|",
+    "| `ascending(45)` | `n_heads` | 45 heads in all; each layer has twice as many heads as the layer before |",
+    "| `descending(45)` | `n_heads` | 45 heads in all; each layer has half as many heads as the layer before |",
+    "| `constant(48)` | `n_heads` | 48 heads in all, with the same number in each layer |",
+    "| `linear(4, 16)` | `n_heads` | a linear change from 4 heads in the first layer to 16 in the last layer |",
+    "| `delight(4, 8)` | `n_heads` | the same as `linear(4, 8)`, the name in DeLighT (arXiv 2008.00623) |",
+    "| `openelm(0.5, 1.0)` | `n_heads` | the total width of the heads changes linearly from 0.5 to 1.0 times d_model; "
+    "needs `d_head`; 4 query heads share a KV head (OpenELM, arXiv 2404.14619) |",
+    "| `openelm(0.5, 4.0)` | `d_mlp` | the width changes linearly from 0.5 to 4.0 times d_model, and is rounded to a "
+    "multiple of 256; a third number replaces 256 |",
+    "| `delight(2, 4, 8)` | `d_mlp` | the width changes linearly from 2 to 3 times d_model (3 = 2 + 8/4 - 1) |",
+    "",
+]
+
 
 def reference() -> str:
     """Return every key of an experiment's file as Markdown tables: meaning, type, unit and default."""
@@ -95,11 +130,12 @@ def reference() -> str:
         "# Experiment keys",
         "",
         "`make docs` generates this page from the declared types. A *required* key has no default: give it in",
-        "the experiment or in every arm. Numbers follow YAML 1.2, and underscores may group digits. In an arm, a",
-        "control, a scale or `--set`, `x0.5` halves a number; integers are rounded. Tasks with known answers,",
-        "such as parity, have the keys of language models.",
+        "the experiment or in every arm. Write numbers as in YAML 1.2; underscores may group digits (`100_000`).",
+        "In an arm, a control, a scale or `--set`, `x0.5` halves a number; integers are rounded. Tasks with known",
+        "answers, such as parity, use the keys of language models.",
         "",
         *_table("The file", Document),
+        *_CONTRASTS,
         *_table("`logging`", Logging),
         *_table("`published`, each", Published),
     ]
@@ -118,6 +154,7 @@ def reference() -> str:
             for section in dict.fromkeys(section for section, _ in members):
                 rows = _part(f"{about}: `{section}`", [member for at, member in members if at == section])
                 lines += [_ARM_ROW if part == "init_from" and row.startswith("| `run` |") else row for row in rows]
+                lines += _SCHEDULES if section == "model" and run is TokensRun else []
     return "\n".join(lines) + "\n"
 
 

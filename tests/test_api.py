@@ -33,7 +33,7 @@ def test_progress_is_shown_when_it_is_asked_for_and_else_where_someone_looks(sma
 
 
 def test_a_trainer_that_cannot_is_named():
-    with pytest.raises(UserError, match=r"^trainer fused cannot train arm l2: .*; take auto$"):
+    with pytest.raises(UserError, match=r"^trainer fused cannot train arm l2: .*; use auto$"):
         api.fallbacks(headway.load("icl-depth").select(arms=["l2"]), "fused")
 
 

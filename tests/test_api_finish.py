@@ -121,7 +121,7 @@ def test_whatever_stands_in_the_way_is_told_and_the_report_is_written(trained, t
     with pytest.raises(KeyboardInterrupt):
         again(path, told, look=True)
     assert told[-1] == (
-        f"left out: look.html; the answer stands in results.json, and `headway report {path}` makes what is missing"
+        f"left out: look.html; the answer is in results.json, and `headway report {path}` writes the missing parts"
     )
     assert LINK in (path / "report.html").read_text()
 
@@ -164,8 +164,8 @@ def test_the_answer_is_shown_before_what_takes_long_and_survives_its_interruptio
     assert shown, "the verdicts"
     assert [event for event in events if event in STEPS or event is shown] == [shown, *STEPS]
     what, verb = STEPS[step]
-    makes = f"`headway {verb} {path}` makes what is missing"
-    assert events[-1] == f"left out: {what}; the answer stands in results.json, and {makes}"
+    makes = f"`headway {verb} {path}` writes the missing parts"
+    assert events[-1] == f"left out: {what}; the answer is in results.json, and {makes}"
 
 
 def test_what_takes_long_tells_how_far_it_is(monkeypatch):
@@ -288,5 +288,5 @@ def test_no_other_results_are_replaced_by_those_that_are_written_elsewhere(train
     with pytest.raises(UserError, match=r"it is inside .*; name a folder outside of the results directory"):
         compare(path, out=path / "runs")
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="it is a file; name a folder"):
+    with pytest.raises(UserError, match="this is a file; give a folder"):
         compare(path, out=tmp_path / "file")

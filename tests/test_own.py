@@ -32,12 +32,12 @@ def of_run(write, code, changes, compile=False):
     [
         ("torch.ones(3)", "head metric mine gave (3,) of 2 heads; give a tensor of shape (2,), since it is of='head'"),
         ("3.0", "head metric mine gave float of 3 heads; give a tensor of shape (3,)"),
-        ("torch.ones(of.n_heads) / 0", "head metric mine gave values that are not finite; divide nothing by 0"),
+        ("torch.ones(of.n_heads) / 0", "head metric mine gave values that are not finite; avoid division by 0"),
         (
             "torch.rand(of.n_heads)",
             "head metric mine changed a global random generator; take random numbers from a gen",
         ),
-        ("r.random() * torch.ones(of.n_heads)", "head metric mine gave something else the second time"),
+        ("r.random() * torch.ones(of.n_heads)", "head metric mine gave another result the second time"),
         ("of.nothing", "head metric mine raised AttributeError: 'MaskedAttention' object has no attribute 'nothing'"),
     ],
 )
@@ -74,7 +74,7 @@ def test_a_regularizer(value, said, compile, write):
         ("torch.nan_to_num(scores, neginf=0.0)", "changed what a query sees; keep -inf where a score is -inf"),
         ("scores.mean(3)", "gave (1, 1, 6) of scores (1, 1, 6, 6); give one for each query and key"),
         ("scores + torch.rand(())", "changed a global random generator"),
-        ("scores.nothing", "raised AttributeError: 'Tensor' object has no attribute 'nothing'; put that right"),
+        ("scores.nothing", "raised AttributeError: 'Tensor' object has no attribute 'nothing'; fix this error"),
     ],
 )
 def test_an_attention(value, said, write):
@@ -88,7 +88,7 @@ def test_an_attention(value, said, write):
     ("value", "said"),
     [
         ("'much'", "run metric mine gave 'much'; give one number"),
-        ("r.random()", "run metric mine gave something else the second time; make it a function of what it is given"),
+        ("r.random()", "run metric mine gave another result the second time; let it depend only on its arguments"),
         ("torch.rand(()) * 0", "run metric mine changed a global random generator; take random numbers from"),
     ],
 )

@@ -130,7 +130,7 @@ def _show(
     if missing:
         verb = "run" if "the timing of arms" in missing else "report"
         again = command_line(verb, store.path, out=None if verb == "run" else out)
-        tell(f"left out: {listed(missing)}; the answer stands in results.json, and `{again}` makes what is missing")
+        tell(f"left out: {listed(missing)}; the answer is in results.json, and `{again}` writes the missing parts")
         raise KeyboardInterrupt
 
 
@@ -552,7 +552,7 @@ def _about_batches(asked: str | int, left: Sequence[Run], chosen: Sequence[Run],
     waiting = [run for run in store.runs("sizes") if run.path in others and run.status in ("waiting", "interrupted")]
     along = [f"{run.name} seed {run.seed}" for run in waiting if (run.name, run.seed) not in chosen_names]
     if along:
-        yield f"a batch is trained as a whole: {len(along)} not chosen are trained too, such as {along[0]}"
+        yield f"a batch is trained as a whole, so other runs of it ({len(along)}) are trained too, such as {along[0]}"
 
 
 def fallbacks(experiment: Experiment, trainer: str) -> list[str]:
@@ -565,7 +565,7 @@ def fallbacks(experiment: Experiment, trainer: str) -> list[str]:
     for arm in experiment.selected if trainer != "torch" else ():
         laboratory = training_part_of(arm.resolved_spec)
         if trainer == "fused" and (why_not := laboratory.why_not_fused(arm.resolved_spec)):
-            raise UserError(f"trainer fused cannot train arm {arm.full_name}: {why_not}; take auto")
+            raise UserError(f"trainer fused cannot train arm {arm.full_name}: {why_not}; use auto")
         if why_not := laboratory.slower_unasked(arm.resolved_spec):
             reasons.setdefault(why_not, []).append(arm.full_name)
     return [f"{', '.join(arms)}: {why_not}; PyTorch trains instead" for why_not, arms in reasons.items()]

@@ -176,7 +176,7 @@ def _checked(about: str, function: "OfHeads", of: str) -> "OfHeads":
         def why_not(value: Any) -> str:
             if form_of(value) != shape:
                 return f"gave {form_of(value)} of {n} heads; give a tensor of shape {shape}, since it is of={of!r}"
-            return "" if torch.isfinite(value).all() else "gave values that are not finite; divide nothing by 0"
+            return "" if torch.isfinite(value).all() else "gave values that are not finite; avoid division by 0"
 
         value: Tensor = call(about, function, masked, why_not=why_not, equal=torch.equal)
         return value
@@ -233,7 +233,7 @@ def regularizer(*, better: Better) -> "Callable[[OfHeads], OfHeads]":
             if masked.attention.z.requires_grad and not value.requires_grad:
                 raise UserError(
                     f"{line_of(function)}: no gradient comes back from regularizer {name}, so it would change nothing; "
-                    "use torch operations alone, without detach, item or no_grad"
+                    "use only torch operations, without detach, item or no_grad"
                 )
             return value
 

@@ -185,8 +185,8 @@ def test_seeds_that_were_run_by_hand_are_recounted_as_looks(tmp_path):
     by_hand(tmp_path / "d", of, 5)
     told, _ = settle(tmp_path / "d", of, HALF)
     assert told[1:3] == [
-        "5 seeds were run before the plan of interim analyses was made. They count as its analyses "
-        "at 3 and 4 seeds. Verdicts from before the plan no longer hold.",
+        "5 seeds were run before the plan of interim analyses was made. Its analyses at "
+        "3 and 4 seeds therefore count as made. Verdicts from before the plan no longer hold.",
         "Since there was a verdict at 5 seeds before the plan, the false-positive rate is 8.6 %.",
     ]
     assert set(told[1:3]) <= set(build(Store.open(tmp_path / "d")).warnings), "and for good"
@@ -219,7 +219,7 @@ def test_another_margin_or_a_sooner_end_is_refused(tmp_path):
     settle(tmp_path / "d", of, HALF)
     with pytest.raises(UserError, match=r"^until 1 %: the plan of this directory has the margin 0.5 %, which"):
         settle(tmp_path / "d", of, wished(until="1%"))
-    with pytest.raises(UserError, match=r"^at most 8 seeds: the plan of this directory has 12, .*take that number, or"):
+    with pytest.raises(UserError, match=r"^at most 8 seeds: the plan of this directory has 12, .*use that number, or"):
         settle(tmp_path / "d", of, wished(until="0.5%", at_most=8))
     assert seeds_of(tmp_path / "d") == {"plain": 3, "worse": 3}
 

@@ -145,7 +145,7 @@ def test_the_verb_writes_a_page(ragged, text, tmp_path):
     assert "<title>Ablation of heads: ragged · Headway</title>" in page
     assert "headway ablate " in page
     assert "--pairs" in page
-    assert "note: intervals are over 3 sequences, which cannot show how skewed effects are: each" in done.stdout
+    assert "note: intervals are over 3 sequences, too few to detect skewed effects." in done.stdout
 
 
 @pytest.mark.slow
@@ -188,10 +188,10 @@ def test_a_planted_circuit_is_faithful_in_all_three_ways_and_random_ones_are_not
 def test_what_is_no_circuit_is_refused_before_anything_is_measured(ragged, text):
     told = []
     for circuit, said in (
-        (["L1H0"], r"L1H0 is none of them; give some of the heads of the model \(4-0-2\), each once"),
-        (["L0H0", "L0H0"], "L0H0 stands twice"),
+        (["L1H0"], r"L1H0 is not a head of the model; give some of the heads of the model \(4-0-2\), each once"),
+        (["L0H0", "L0H0"], "L0H0 is named twice"),
         ([], "none was given"),
-        (["L0H0", "L0H1", "L0H2", "L0H3", "L2H0", "L2H1"], "all 6 were given, and nothing is left to take away"),
+        (["L0H0", "L0H1", "L0H2", "L0H3", "L2H0", "L2H1"], "all 6 were given, so no head is left to ablate"),
         (["head"], "heads: 'head' is not a head; write L0H3, layer and head from 0"),
     ):
         refused(said, ragged, text=text, circuit=circuit, tell=told.append)
@@ -334,7 +334,7 @@ def test_models_of_which_no_head_can_be_taken_yet(text, tmp_path):
 
 
 def test_what_is_no_model_of_ours(text):
-    said = "a path, or one of Headway's models or of transformers was expected, but a Linear was given"
+    said = "give a path, a Headway model or a transformers model; a Linear was given, and its"
     refused(said, torch.nn.Linear(2, 2), text=text)
     headless = GptNeo(family="gpt-neo", d_model=16, n_layers=1, n_heads="0", n_positions=64)
     module = Transformer(headless, 257, initial_weights(headless, 257, 0)).eval()
@@ -349,7 +349,7 @@ def test_out_is_looked_at_before_anything_is_measured(ragged, text, tmp_path):
     (tmp_path / "file").write_text("")
     done = verb("ablate", ragged, "--text", "nowhere.txt", "--out", tmp_path / "file", cwd=tmp_path)
     assert done.returncode == 2
-    assert "it is a file; name a folder" in done.stderr
+    assert "this is a file; give a folder" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -60,7 +60,7 @@ def test_effects_are_those_on_the_loss_of_the_task(runs):
     assert found.loss_nats == nearly(runs["parity"].metrics["eval_loss_nats"], dtype=np.float32)
     assert found.exact.tokens.tolist() == [1] * 16
     assert found.text == "all inputs of 4-bit parity"
-    assert "16 of 80 tokens at which an answer is asked for" in found.notes[0]
+    assert "16 of 80 tokens with an answer" in found.notes[0]
     some = headway.ablate(runs["recall"].path, sequences=20)
     assert some.other == "20 others of them"
 
@@ -90,7 +90,7 @@ def test_inputs_of_numbers_are_measured_and_no_more(runs):
     assert "no residual stream (model.residual false)" in said
     assert "its loss is a squared error" in said
     for verb, options in ((headway.ablate, {}), (headway.look, {}), (headway.prune, {"by": "taylor", "keep": 1})):
-        with pytest.raises(UserError, match="its inputs and answers are numbers and no tokens, and"):
+        with pytest.raises(UserError, match="its inputs and answers are numbers, not tokens, and"):
             verb(path, **options)
 
 
@@ -105,11 +105,11 @@ def test_what_cannot_be_read_is_said(runs, tmp_path):
     (tmp_path / "a.txt").write_text("some text")
     path = runs["parity"].path
     for asked in (lambda: headway.xray(path, text=tmp_path / "a.txt"), lambda: headway.open_model(path).write("a")):
-        with pytest.raises(UserError, match=r"was trained on 4-bit parity, whose tokens are no text: it can neither"):
+        with pytest.raises(UserError, match=r"was trained on 4-bit parity, whose tokens are not text: it can neither"):
             asked()
     with pytest.raises(UserError, match="length 3: all inputs of 4-bit parity have 5 tokens each, and are read whole"):
         headway.xray(path, length=3)
     with pytest.raises(UserError, match=r"are read whole .5 tokens each., and replacements come from them"):
         headway.ablate(path, reference=np.zeros((2, 5), int))
     found = headway.xray(path, tokens=np.zeros((40, 5), int), draws=0)
-    assert "it gives one of 2 answers, and not the next token" in " ".join(found.notes)
+    assert "it predicts one of 2 answers, not the next token" in " ".join(found.notes)

@@ -170,7 +170,7 @@ def test_a_decoder_over_an_encoder_has_three_kinds_of_patterns(tmp_path, text):
     ("options", "said"),
     [
         ({"heads": "L9H9"}, "heads 'L9H9': there is no such layer; the model has L0, L1, L2"),
-        ({"heads": " ,"}, "heads ' ,': no head and no layer is named; give such as L2H0 or L0"),
+        ({"heads": " ,"}, "heads ' ,': no head and no layer is named; give, for example, L2H0 or L0"),
         ({"heads": "L1H2"}, "heads 'L1H2': layer L1 has the heads L1H0 to L1H1"),
         ({"text": None}, "which text should it read"),
         ({"text": "nowhere.txt"}, "text nowhere.txt: there is no such file or folder"),

@@ -101,9 +101,9 @@ def test_a_causal_module_is_also_given_repeated_tokens(tokens):
 
 def test_what_cannot_be_looked_at_is_said(text, tokens):
     for given, said in (
-        ({}, "a look needs either a text or tokens to read: give one of text= and tokens="),
+        ({}, "a look needs either a text or tokens to read: give either text= or tokens="),
         ({"text": text, "tokens": tokens}, "a look needs either a text or tokens to read"),
-        ({"text": text}, "Sees reads tokens alone, and a text was given: give tokens="),
+        ({"text": text}, "Sees reads only tokens, but a text was given: give tokens="),
         ({"tokens": tokens[:, :1]}, "sequences of 1 token have no earlier token to attend to"),
         ({"tokens": tokens + 99}, "token 99 was given, but the model Sees has tokens 0 to 10"),
     ):

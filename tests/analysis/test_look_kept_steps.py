@@ -109,7 +109,7 @@ def test_what_does_not_fit_is_cut_and_said(run, seen, monkeypatch):
     numbers = {tuple(sorted({number for _, number in kept.patterns})) for kept in less.kept}
     assert len(numbers) == 1
     assert len(numbers.pop()) in (1, 2)
-    (said,) = (note for note in less.notes if note.startswith("while it trained, patterns of "))
+    (said,) = (note for note in less.notes if note.startswith("during training, patterns of "))
     assert " of 4 sequences are kept, so that the page stays below 10 MB; " in said
     monkeypatch.setattr(PageRoom, "for_patterns", lambda self, n_steps: every)
     none = look(run.path, **OPTIONS)
@@ -124,5 +124,5 @@ def test_where_many_steps_were_kept_circuits_of_some_are_on_a_page():
     assert len(few) == 19
     assert (few[0], few[-1]) == (0, 999)
     (said,) = room.left_out(range(1000))
-    assert said == "circuits are those of 19 of 1,000 steps whose weights were kept"
+    assert said == "circuits are shown for 19 of 1,000 steps with stored weights"
     assert room.steps([]) == []

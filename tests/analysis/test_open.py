@@ -145,7 +145,7 @@ def test_a_tokenizer_that_does_not_fit(run):
     with pytest.raises(UserError, match=expected):
         open_model(run)
     assert open_model(run, "bytes").tokenizer.vocab_size == 257
-    with pytest.raises(UserError, match=r"tokenizer bpe-300 was trained on some corpus; give the folder of its"):
+    with pytest.raises(UserError, match=r"tokenizer bpe-300 depends on its corpus; give the folder of its"):
         open_model(run, "bpe-300")
     gpt2 = data("gpt2-bpe")
     with pytest.raises(UserError, match="the tokenizer has 50257 tokens, but the model has 257"):
@@ -156,7 +156,7 @@ def test_a_tokenizer_that_does_not_fit(run):
 def test_no_tokenizer(run, tmp_path):
     (run / "tokenizer.json").unlink()
     with pytest.raises(
-        UserError, match=r"has no tokenizer; tokenizer: give the one that it was trained with, as a folder, or as bytes"
+        UserError, match=r"has no tokenizer; tokenizer: give the model's tokenizer, as a folder, bytes or gpt2"
     ):
         open_model(run).write("Once")
     exported = verb("export", run, tmp_path / "out", cwd=tmp_path)
@@ -169,7 +169,7 @@ def test_a_name_of_the_hub_is_answered_with_the_line_that_downloads_it(name, fol
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as error:
         open_model(name)
-    assert str(error.value).endswith(f"if it is one of the hub: hf download {name} --local-dir {folder}")
+    assert str(error.value).endswith(f"if this one is on the hub: hf download {name} --local-dir {folder}")
     for no_name in (tmp_path / "nowhere", "nothere"):
         with pytest.raises(UserError) as error:
             open_model(no_name)
@@ -185,7 +185,7 @@ def test_paths_that_hold_no_language_model(runs, tmp_path):
     for name in "abcde":
         (tmp_path / f"{name}.npz").write_bytes(b"")
     with pytest.raises(
-        UserError, match=r"\(there is a.npz, b.npz, c.npz, d.npz, ...\); give a run's .* transformers: save_pretrained"
+        UserError, match=r"\(there is a.npz, b.npz, c.npz, d.npz, ...\); give a run's .*, call save_pretrained"
     ):
         open_model(tmp_path)
     with pytest.raises(UserError, match=f"tiny.yaml: it is a file; {kinds}"):
@@ -217,13 +217,13 @@ def test_a_model_of_others_is_measured_but_does_not_write(tmp_path):
     opened = open_model(tmp_path / "neox", "bytes")
     assert repr(opened) == "Opened(neox, architecture: GPTNeoXForCausalLM, kind: causal)"
     assert opened.trace("a dog").attentions[0].q.shape == (1, 4, 5, 4)
-    message = "neox is a GPTNeoXForCausalLM, which Headway's own model cannot be: its heads can be measured, but only"
+    message = "neox is a GPTNeoXForCausalLM, which Headway cannot load as its own model. Its heads can be measured"
     with pytest.raises(UserError, match=message):
         opened.write("a dog")
     for words in (("generate", tmp_path / "neox"), ("export", tmp_path / "neox", tmp_path / "out")):
         done = verb(*words, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith(f"error: {message} Headway's own models write and are exported; give a run, or")
+        assert done.stderr.startswith(f"error: {message}, but only Headway's own models generate text or are")
     assert not (tmp_path / "out").exists()
 
 
@@ -245,7 +245,7 @@ def test_a_text_and_tokens_of_every_kind_are_traced(runs):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([[1, 2], [3]], "sequences of different lengths were given; give those of one length at a time"),
+        ([[1, 2], [3]], "sequences of different lengths were given; give sequences of one length at a time"),
         ([], r"whole numbers of shape \(pos\) or \(batch, pos\); .* of shape \(0,\) and type float64"),
         ("", r"you gave an array of shape \(0,\) and type float64"),
         (3, r"you gave an array of shape \(\) and type int64"),
@@ -253,7 +253,7 @@ def test_a_text_and_tokens_of_every_kind_are_traced(runs):
         (np.zeros((1, 2, 3), int), r"you gave an array of shape \(1, 2, 3\) and type int64"),
         ([True, False], "and type bool"),
         (["a dog", "dogs"], "sequences of different lengths were given"),
-        ([1, 257], "token 257 was given, but the model out-ragged-seed-0 has tokens 0 to 256; tokenizer: give the one"),
+        ([1, 257], "token 257 was given, but the model out-ragged-seed-0 has tokens 0 to 256; tokenizer: give the"),
         ([-1, 3], "token -1 was given, but the model"),
         ([0] * 65, "a text of 65 tokens was given, but out-ragged-seed-0 reads 64 at most; give a shorter one"),
     ],
@@ -295,5 +295,5 @@ def test_a_run_of_the_other_laboratory(tmp_path):
 
     store = Store.create(tmp_path / "icl", experiment)
     folder = store.add(*experiment.runs[0]).path
-    with pytest.raises(UserError, match="it is a run of the in-context laboratory, which has no language"):
+    with pytest.raises(UserError, match="it is a run of the in-context laboratory, which has no text"):
         open_model(folder)

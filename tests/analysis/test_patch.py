@@ -109,7 +109,7 @@ def test_where_the_texts_do_not_differ_no_head_restores_anything():
     assert found.sentences[0].startswith(
         "The metric is not clearly above 0 on the clean text. If the metric is a logit difference"
     )
-    assert found.sentences[3:] == ("This difference is not clearly different from 0, so there is nothing to restore.",)
+    assert found.sentences[3:] == ("The 95 % CI of this difference includes 0, so there is nothing to restore.",)
 
 
 def made(shares, noise, clean=2.0, seed=0, asks="logit difference"):
@@ -149,7 +149,7 @@ def test_what_is_refused_is_said():
     model, _, clean, corrupted, metric = pair()
     with pytest.raises(UserError, match="sites: a head has no site 'x'; choose from: "):
         headway.patch(model, clean, corrupted, metric=metric, sites=("x",))
-    with pytest.raises(UserError, match="the model has no tokenizer; tokenizer: give the one that it was trained"):
+    with pytest.raises(UserError, match="the model has no tokenizer; tokenizer: give the model's tokenizer"):
         headway.patch(model, "once", "upon", metric=metric)
 
 

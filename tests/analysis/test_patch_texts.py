@@ -60,7 +60,7 @@ def test_json_is_plain_and_whole(found):
     assert content["tokens"]["corrupted"] == list(CORRUPTED)
     assert content["patching"]["heads"] == ["L0H0", "L0H1", "L0H2", "L0H3", "L2H0", "L2H1"]
     assert len(content["patterns"][0]["clean"]) == len(CLEAN)
-    assert content["notes"][-1].startswith("one pair of texts says what happens on these texts")
+    assert content["notes"][-1].startswith("with one pair of texts there is no interval")
 
 
 def test_a_probability_and_the_head_that_restores_most(folder):
@@ -156,7 +156,7 @@ def test_pairs_of_different_lengths_are_each_as_alone(folder):
     assert found.metric == "the logit of the answer after the text less that of [d]"
     assert (found.n_sequences, found.n_tokens, found.length) == (6, 2 * (16 + 15 + 6), 16)
     assert [each.clean.shape for each in found.patterns] == [(16, 16)] * 2
-    assert "intervals are over 3 pairs only, and so they are wide: give more" in found.notes
+    assert "intervals are over 3 pairs only, so they are wide: give more pairs" in found.notes
     assert found.positions[0] == "(1)"
 
 
@@ -179,9 +179,9 @@ def test_files_that_are_no_texts(tmp_path):
         with pytest.raises(UserError, match=match):
             text_or_lines(str(tmp_path / "file"), "--clean")
 
-    said(b"", "--clean .*file: the file is empty; give one text a line")
-    said(b"a\n\nb\n", "file: line 2 is empty; give one text a line, and no line between them")
-    said(b"\xff\xfe", "file: it is a file that is not a text in UTF-8")
+    said(b"", "--clean .*file: the file is empty; give one text per line")
+    said(b"a\n\nb\n", "file: line 2 is empty; give one text per line, without empty lines")
+    said(b"\xff\xfe", "file: this file is not UTF-8 text")
     said(b"a\n" * 1025, "file: it has 1,025 lines, but at most 1,024 pairs are read; give fewer")
     assert text_or_lines("once upon a time", "--clean") == "once upon a time"
     assert text_or_lines("x" * 9999, "--clean") == "x" * 9999

@@ -131,8 +131,7 @@ def test_a_layer_with_one_head_needs_two(found):
         "induction and duplicate-token heads are not measured on the text's own repeats: 88 of 144 tokens of 3 "
         "sequences occurred earlier in their sequence, and 100 from 2 sequences are needed",
         "1 of 3 attentions have one head: a metric of pairs needs two heads",
-        "scores have no intervals over 3 sequences: what is said of heads holds for this text; 8 sequences give "
-        "intervals",
+        "scores have no intervals over 3 sequences, so findings hold for this text only; 8 sequences give intervals",
     )
     *_, last = layers(found).rows
     assert last.cells[:4] == ("L2", "1x16", "one head only", "one head only")
@@ -183,7 +182,7 @@ def test_the_verb_prints_what_stands_out_a_table_and_where_the_page_is(written):
         "* No head clearly differs in any metric from 16 random copies of its layer on this text.\n- Induction heads "
     )
     assert "one head only" in done.stdout
-    assert "measured on 3 sequences of 48 tokens, 144 tokens in all, of " in done.stdout
+    assert "measured on 3 sequences of 48 tokens, 144 tokens in all, from " in done.stdout
     assert done.stdout.endswith("page: results/xray-ragged/xray.html\n")
     folder = out / "results/xray-ragged"
     assert {path.name for path in folder.iterdir()} == {"xray.html", "xray.json", "heads.safetensors", "figures"}
@@ -249,7 +248,7 @@ def test_out_is_looked_at_before_anything_is_measured(ragged, text, tmp_path):
     (tmp_path / "file").write_text("")
     done = verb("xray", ragged, "--text", tmp_path / "nowhere.txt", "--out", tmp_path / "file", cwd=tmp_path)
     assert done.returncode == 2
-    assert "it is a file; name a folder" in done.stderr
+    assert "this is a file; give a folder" in done.stderr
 
 
 def test_the_page_is_one_file_that_fetches_nothing(written):
@@ -274,7 +273,7 @@ def test_untrained_heads_are_drawn_as_often_as_asked_for(ragged, text):
     none = headway.xray(ragged, text=text, sequences=2, length=32, draws=0)
     assert not none.scores["sink_score"].draws
     assert any("no random heads were drawn (draws 0)" in note for note in none.notes)
-    with pytest.raises(UserError, match="draws -1: give 0"):
+    with pytest.raises(UserError, match="draws -1: give a number from 0"):
         headway.xray(ragged, text=text, draws=-1)
 
 
@@ -343,7 +342,7 @@ def test_folders_of_other_models(model, labels, induction, text, tmp_path):
     assert [attention.n_heads for attention in found.attentions] == [4] * len(labels)
     assert set(found.scores["output_dissimilarity"].values) == set(found.labels)
     assert ("induction_score" in found.scores) == induction
-    assert any("causal models only" in note for note in found.notes) != induction
+    assert any("this model is not causal" in note for note in found.notes) != induction
     assert " are measured from W_Q, W_K, W_V and W_O, which read the normed stream" in " ".join(found.notes)
     rows = [row.cells[0] for row in layers(found).rows]
     assert rows == labels
@@ -379,14 +378,14 @@ def spoiled(path, name, value):
 def test_logits_that_overflow_leave_the_heads_and_no_loss(text, tmp_path):
     found = headway.xray(spoiled(tmp_path / "loud", "norm.weight", 3e38), text=text, sequences=2, length=32)
     assert found.loss_nats is None
-    assert "its loss on the text is not a number: its logits overflow, after heads that do not" in found.notes
+    assert "its loss on the text is not finite: its logits overflow, although its heads do not" in found.notes
     json.dumps(found.to_json(), allow_nan=False)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_weights_that_are_no_numbers_are_named_by_layer(value, text, tmp_path):
     path = spoiled(tmp_path / "broken", "layers.1.attention.q.weight", value)
-    message = r"broken: weights are NaN or infinite, so its heads say nothing \(layers.1: attention.q.weight\)"
+    message = r"broken: weights are NaN or infinite, so its heads cannot be measured \(layers.1: attention.q.weight\)"
     with pytest.raises(UserError, match=message):
         headway.xray(path, text=text)
 
@@ -394,7 +393,7 @@ def test_weights_that_are_no_numbers_are_named_by_layer(value, text, tmp_path):
 def test_no_tokenizer(text, tmp_path):
     path = folder(tmp_path / "mute", tokenizer=False)
     with pytest.raises(
-        UserError, match="mute has no tokenizer; tokenizer: give the one that it was trained with, as a folder, or"
+        UserError, match="mute has no tokenizer; tokenizer: give the model's tokenizer, as a folder, bytes or gpt2"
     ):
         headway.xray(path, text=text)
     assert headway.xray(path, text=text, tokenizer="bytes", sequences=1, length=16).n_tokens == 16
@@ -421,7 +420,7 @@ def test_tokens_outside_of_the_vocabulary(tmp_path):
         (b"", "there is no text in it"),
         (b"<|endoftext|>\n\n<|endoftext|>", "there is no text in it"),
         (b"ab\0c", "is not a text: a NUL byte at offset 2"),
-        (b"ab\xff\xfe", "is not a text: bytes that are no UTF-8 at offset 2"),
+        (b"ab\xff\xfe", "is not a text: bytes that are not UTF-8 at offset 2"),
     ],
 )
 def test_texts_that_cannot_be_read(content, message, ragged, tmp_path):
@@ -439,12 +438,12 @@ def test_a_text_that_is_too_short(ragged, tmp_path):
     with pytest.raises(UserError, match="a sequence of 1 token, and metrics of attention need at least 2; give"):
         opened.sequences(iter(["a"]), n=1, length=1)
     (tmp_path / "tiny.txt").write_text("abc")
-    with pytest.raises(UserError, match="the text gives 4 tokens, and on so few all heads of width 8 look similar"):
+    with pytest.raises(UserError, match="the text gives 4 tokens, on which all heads of width 8 look similar"):
         headway.xray(ragged, text=tmp_path / "tiny.txt", length=32)
     (tmp_path / "short.txt").write_text("a story, an")
     found = headway.xray(ragged, text=tmp_path / "short.txt", length=32)
     assert found.notes[0] == "the text has only 12 tokens: one sequence that is shorter than 32"
-    assert "on 12 positions heads that are 8 wide look much alike whatever they do: give more text" in found.notes
+    assert "on 12 positions, heads of width 8 look similar even if they are unrelated: give more text" in found.notes
     (tmp_path / "two.txt").write_text("a" * 50)
     found = headway.xray(ragged, text=tmp_path / "two.txt", length=20)
     assert found.notes[0] == "the text gives only 2 of 204 sequences of 20 tokens"
@@ -462,7 +461,7 @@ def test_a_length_that_the_model_cannot_read(ragged, text):
 def test_a_length_too_short_for_repeated_tokens(ragged, text):
     found = headway.xray(ragged, text=text, length=3)
     assert "induction_score" not in found.scores
-    assert "a length of 3 is too short for tokens that are repeated: no induction score" in found.notes
+    assert "a length of 3 is too short to repeat tokens, so there is no induction score" in found.notes
 
 
 def test_folders_that_hold_no_model(text, tmp_path):

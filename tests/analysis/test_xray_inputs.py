@@ -95,7 +95,7 @@ def test_what_headways_own_model_cannot_be_goes_to_transformers(name, text, tmp_
     ("name", "said"),
     [
         ("scaled turns", "rope_type 'llama3' is not supported"),
-        ("classifier", "is a GPT2ForSequenceClassification, which Headway's own model cannot be"),
+        ("classifier", "is a GPT2ForSequenceClassification, which Headway cannot load as its own model"),
         ("cross-attention", "add_cross_attention is True, which Headway's model does not have"),
     ],
 )
@@ -199,7 +199,7 @@ def test_a_long_line_is_read_in_parts_that_say_the_same(tmp_path, monkeypatch):
     assert list(joined(documents.read(path))) == whole
     assert max(len(line) for _, line in documents._parts(path.open("rb"), 7)) < 30
     path.write_bytes(b"one two three\nfour five \xff six")
-    with pytest.raises(UserError, match=r"bytes that are no UTF-8 at offset 24 \(line 2\)"):
+    with pytest.raises(UserError, match=r"bytes that are not UTF-8 at offset 24 \(line 2\)"):
         list(documents.read(path))
 
 
@@ -207,7 +207,7 @@ def test_the_output_folder_is_tried_first(tmp_path, monkeypatch):
     check_out(tmp_path / "new" / "deep")
     assert not (tmp_path / "new").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"--out .*file: it is a file; name a folder"):
+    with pytest.raises(UserError, match=r"--out .*file: this is a file; give a folder"):
         check_out(tmp_path / "file")
     with pytest.raises(UserError, match="file is a file; name another folder with --out"):
         check_out(tmp_path / "file" / "inside")
@@ -219,7 +219,7 @@ def test_the_output_folder_is_tried_first(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"Headway cannot write to .* \(Permission denied\); name another folder"):
         check_out(tmp_path / "new")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"the page would stand in results/, and: Headway cannot write"):
+    with pytest.raises(UserError, match=r"the page would go to results/, and: Headway cannot write"):
         check_out(None)
 
 

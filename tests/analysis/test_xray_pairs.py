@@ -104,7 +104,7 @@ def test_scores_and_loss_are_those_of_passes_of_each_pair_alone(name, files, mon
 
 def test_the_page_says_how_many_pairs_were_read_and_what_was_cut(files):
     model = model_of("t5")
-    names = f"of {files[0]} and {files[1]}"
+    names = f"from {files[0]} and {files[1]}"
     found = of_files(model, files, sequences=4, length=9, draws=0)
     read = (
         f"4 pairs, 26 source tokens and 29 target tokens in all, {names} (at most 9 tokens of a line); the model's "
@@ -169,7 +169,7 @@ def test_targets_are_written_by_the_tokenizer_of_targets_and_cut_before_its_last
         ("1 2\n3\n4\n", "5\n6\n", "target.txt has no text on line 3; .* give as many lines in both, and no empty"),
         ("1 2\n", "5\n6\n", "source.txt has no text on line 2; "),
         ("", "5\n6\n", "source.txt has no text on line 1; "),
-        ("", "", "a line has no tokens, or there is no line; write a source and a target on each"),
+        ("", "", "a line has no tokens, or a file is empty; give a source and a target per line"),
         ("1\n\n2\n", "5\n6\n7\n", "source.txt has no text on line 2; "),
         ("1\n3\n2\n", "5\n6\n \n", "target.txt has no text on line 3; "),
         ("1 2\n" * 4000, "5\n" * 3999, "target.txt has no text on line 4000; "),
@@ -198,7 +198,7 @@ def test_a_model_without_an_encoder_and_a_decoder_takes_no_second_text(name, fil
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "give one of text= and tokens="),
+        ({}, "give either text= or tokens="),
         (
             {"tokens": np.ones((2, 9), int)},
             r"decoder_text .*target.txt: only a T5, .* a text file .*tokens.* Leave",
@@ -235,7 +235,9 @@ def test_the_verb_reads_two_files(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     n_source, n_target = (sum(len(text.split()) + 1 for text in side) for side in (texts[:24], texts[24:]))
-    read = f"24 pairs, {n_source} source tokens and {n_target} target tokens in all, of source.txt.gz and target.jsonl"
+    read = (
+        f"24 pairs, {n_source} source tokens and {n_target} target tokens in all, from source.txt.gz and target.jsonl"
+    )
     assert f"measured on {read} (at most 512 tokens of a line); the model's loss on this text is " in done.stdout
     page = (tmp_path / "results/xray-small/xray.html").read_text()
     assert read in page

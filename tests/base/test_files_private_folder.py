@@ -72,12 +72,12 @@ def in_a_file(folder):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (not_ours, "it belongs to somebody else, who decides what would be run from it; remove it"),
-        (writable, "others can write to it, and what would be run from it may be theirs; remove it"),
-        (of_the_group, "others can write to it, and what would be run from it may be theirs; remove it"),
+        (not_ours, "it belongs to another user, who could put code into it that would then run; remove it"),
+        (writable, "other users can write to it, and their code could run from it; remove it"),
+        (of_the_group, "other users can write to it, and their code could run from it; remove it"),
         (a_link, "it is not a folder but a file or a link; remove it"),
         (a_file, "it is not a folder but a file or a link; remove it"),
-        (exchangeable, "and exchange it; take that right away, then remove it"),
+        (exchangeable, "and replace it; remove that permission, then remove it"),
         (in_a_file, "free space or check permissions, or name another cache in HEADWAY_CACHE"),
     ],
 )
@@ -86,7 +86,7 @@ def test_what_may_be_somebody_elses_is_not_used_and_it_is_said(folder, make, sai
     instead, why_not = private_folder("torch")
     assert why_not.startswith(f"{folder} is not used: ")
     assert said in why_not
-    assert why_not.endswith("; torch keeps nothing from run to run until that is put right")
+    assert why_not.endswith("; until this is fixed, torch keeps nothing between runs")
     assert instead != folder
     assert stat.S_IMODE(instead.stat().st_mode) == 0o700
     assert instead.stat().st_uid == os.getuid()

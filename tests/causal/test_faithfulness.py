@@ -145,9 +145,9 @@ def test_what_is_no_circuit_is_said():
     every = heads_of(model)
     for wrong, said in (
         ([], "heads of a circuit: none was given; give some of the heads of the model \\("),
-        ([(0, 99)], "heads of a circuit: L0H99 is none of them; give"),
-        ([heads[0], heads[0]], f"heads of a circuit: L0H{heads[0][1]} stands twice; give"),
-        (every, f"heads of a circuit: all {len(every)} were given, and nothing is left to take away; give"),
+        ([(0, 99)], "heads of a circuit: L0H99 is not a head of the model; give"),
+        ([heads[0], heads[0]], f"heads of a circuit: L0H{heads[0][1]} is named twice; give"),
+        (every, f"heads of a circuit: all {len(every)} were given, so no head is left to ablate; give"),
     ):
         with pytest.raises(UserError, match=said):
             check_circuit(model, wrong)

@@ -188,7 +188,7 @@ def test_our_own_pass_the_checks_of_patching(name):
 
 def test_contexts_that_attention_does_not_give_are_refused(monkeypatch):
     monkeypatch.setattr(AttentionTrace, "patterns", lambda self: self.logits().sigmoid())
-    with pytest.raises(UserError, match="the check that failed: in layer 0 q as it was, put in for every head"):
+    with pytest.raises(UserError, match="the check that failed: in layer 0 patching every head with its own q"):
         check_patching(runs_of("plain").model, torch.tensor([[1, 2, 3, 4]]), PATCH_SITES)
 
 

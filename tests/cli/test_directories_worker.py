@@ -58,7 +58,7 @@ def test_a_worker_that_a_scheduler_ends_soon_is_told_apart_from_one_that_somebod
     quadratic.wait_until(lambda: bool(run.records()))
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
-    assert (process.returncode, said) == (code, "stopped; what was worked on is stored: 2 runs waiting\n")
+    assert (process.returncode, said) == (code, "stopped; checkpoints are stored: 2 runs waiting\n")
 
 
 @pytest.mark.slow
@@ -108,8 +108,8 @@ def test_what_failed_before_stays_and_is_told(directory):
     ("arguments", "message"),
     [
         (["worker", "nowhere"], "nowhere is not a results directory of Headway"),
-        (["worker", "DIR", "--until", "2020-01-01"], "until 2020-01-01: that is past"),
-        (["worker", "DIR", "--until", "soon"], "until soon: give for how long, such as 1h50m"),
+        (["worker", "DIR", "--until", "2020-01-01"], "until 2020-01-01: this is past"),
+        (["worker", "DIR", "--until", "soon"], "until soon: give a duration, such as 1h50m"),
         (["worker", "DIR", "--device", "tpu"], "device tpu: there is no such device"),
         (["worker", "DIR", "--runs-per-gpu", "0"], "runs per GPU 0: give 1 to 64"),
         (["worker", "DIR", "--runs-per-gpu", "4", "--device", "cpu"], "runs per GPU 4: device cpu has no GPU"),

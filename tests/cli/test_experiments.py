@@ -100,7 +100,7 @@ def test_plan_times_nothing_if_told_so():
         (["plan", "icl-heads", "--no-trial"], "--no-trial is no longer an option of `headway plan`: type --no-timing"),
         (["ablate", "nowhere", "--seed=3"], "headway.ablate(CHECKPOINT, seed=N)"),
         (["export", "nowhere", "out", "--to", "hf"], "--to is no longer an option of `headway export`: leave it out"),
-        (["run", "icl-heads", "--arms", "h1", "h2"], "--arms takes names with commas between them"),
+        (["run", "icl-heads", "--arms", "h1", "h2"], "separate the names after --arms with commas"),
         (["run", "icl-heads", "--budget", "2h"], "--budget is no longer an option of `headway run`: type --until"),
         (["run", "icl-heads", "--until", "0.5"], "did you mean 0.5%?"),
         (

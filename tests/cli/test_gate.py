@@ -40,7 +40,7 @@ def test_each_decision_has_its_exit_code_and_one_line_of_json(folder, capsys, mo
     code, out, _ = typed(capsys, *INIT)
     assert (code, out) == (
         0,
-        "gate: a change is kept with 7 to 12 pairs of runs; try one with `headway gate try`\n",
+        "gate: keeping a change takes 7 to 12 pairs of runs; try a change with `headway gate try`\n",
     )
     for worth, expected in ((0.1, ("keep", 0)), (0.05, ("discard", 10)), (0.112, ("undecided", 11))):
         code, out, err = typed(capsys, "try", "gate", "--run", command(worth), "--name", f"worth-{worth}")
@@ -87,7 +87,7 @@ def test_a_second_gate_in_a_directory_is_refused(folder, capsys):
     typed(capsys, *INIT)
     code, _, err = typed(capsys, *INIT)
     assert code == 2
-    assert "gate is a gate already; go on with `headway gate try gate`" in err
+    assert "gate is a gate already; continue with `headway gate try gate`" in err
 
 
 def test_a_champion_that_fails_is_an_error(folder, capsys):
@@ -95,7 +95,7 @@ def test_a_champion_that_fails_is_an_error(folder, capsys):
     code, out, err = typed(capsys, "try", "gate", "--run", command(0.1))
     assert (code, out) == (1, "")
     assert "error: the champion failed, so nothing is decided (baseline, seed " in err
-    assert err.endswith("-champion.log); try again to go on\n")
+    assert err.endswith("-champion.log); try again to continue\n")
 
 
 SLOW = PROGRAM + "import time; time.sleep(0.2)\n"

@@ -95,7 +95,7 @@ def test_two_sides_never_have_the_same_name():
     [
         ("falling-lo - flat", r"contrasts.it: there is no arm 'falling-lo'; did you mean falling-low"),
         ("wide-* - flat", r"contrasts.it: no arm fits 'wide-\*'; choose from: better, falling"),
-        ("falling-low", r"'falling-low' was given; write 'one arm - another', with spaces about the dash"),
+        ("falling-low", r"'falling-low' was given; write 'one arm - another', with spaces around the dash"),
         ("flat - better - flat", r"write 'one arm - another'"),
         (" - flat", r"its side 'first' is empty; name an arm, or several"),
         ([[], "flat"], r"its side 'first' is empty"),
@@ -110,7 +110,7 @@ def test_two_sides_never_have_the_same_name():
         ({"better": "flat", "than": "falling-low", "names": ["a", "a"]}, r"contrasts.it.names: .* give two names"),
         ({"than": "flat"}, r"contrasts.it.better: missing; name the arms of that side"),
         ({"than": "flat", "beter": "falling-low"}, r"contrasts.it.beter: there is no such key; did you mean better"),
-        ({"flat": 1, "falling-low": -0.5}, r"its weights add up to 0.5; of a difference they add up to 0"),
+        ({"flat": 1, "falling-low": -0.5}, r"its weights add up to 0.5; the weights of a contrast add up to 0"),
         ({"flat": 0, "falling-low": 0}, r"no arm has a weight that is not 0"),
         ({}, r"no arm has a weight that is not 0; write it as 'one arm - another', \[first, second\]"),
         ({"flat": "1", "falling-low": -1}, r"contrasts.it.flat: '1' was given; a weight is a number"),

@@ -367,7 +367,7 @@ def test_a_setting_has_to_reach_the_arms_that_are_run_and_no_others():
     assert len(chosen.select(seeds=3).runs) == 3
     assert experiment.select(seeds=3).select(arms=["two"]).runs == chosen.select(seeds=3).runs
     for arms in (["one"], ["one", "two"]):
-        with pytest.raises(DeclarationError, match=r"setting training.steps: arm one sets it itself, or what holds it"):
+        with pytest.raises(DeclarationError, match=r"setting training.steps: arm one sets it itself, or its section"):
             experiment.select(arms=arms)
     with pytest.raises(DeclarationError, match=r"arm one sets it itself"):
         experiment.select(seeds=1).check_settings()
@@ -392,7 +392,7 @@ def test_a_setting_that_changes_nothing_is_an_error():
 
 def test_a_setting_within_a_list_names_the_whole_list_which_can_be_set():
     with pytest.raises(
-        DeclarationError, match=r"\n.*orthogonality.* is set by .*arms\.orthogonality\.training\.regularizers=\.\.\."
+        DeclarationError, match=r"\n.*orthogonality.*, set .*arms\.orthogonality\.training\.regularizers=\.\.\."
     ):
         load("regularized", settings=["training.regularizers.weight=2"])
 
@@ -401,7 +401,7 @@ def test_a_setting_takes_effect_in_every_arm_or_is_an_error():
     arms = {"one": {"training": {"optimizer": "adam", "learning_rate": 0.1, "batch_size": 4, "steps": 10}}, "two": None}
     content = changed(scales={}, arms=arms)
     with pytest.raises(
-        DeclarationError, match=r"arm one sets it itself, or what holds it.*arms\.one\.training\.momentum"
+        DeclarationError, match=r"arm one sets it itself, or its section.*arms\.one\.training\.momentum"
     ):
         resolve(content, settings=["training.momentum=0.5"]).check_settings()
     both = resolve(content, settings=["training.steps=5", "arms.one.training.steps=6"])
@@ -454,7 +454,7 @@ def test_a_setting_that_an_optimizer_lacks_blames_no_arm():
         content = changed(scales={}, baseline="one", training=adam, arms={"one": None, "four": {"training": sgd}})
         with pytest.raises(DeclarationError, match=r"^--set training\.momentum: there is no such key; .*") as error:
             resolve(content, settings=["training.momentum=0.3"])
-        said = "\nwhat four has instead of it is set by arms.four.training.momentum=..."
+        said = "\nto change four, set arms.four.training.momentum=..."
         assert str(error.value).endswith(said) == ("momentum" in sgd)
         assert ("four" in str(error.value)) == ("momentum" in sgd)
 
@@ -645,7 +645,7 @@ def test_many_arms_that_set_it_themselves_are_listed_once():
     with pytest.raises(DeclarationError) as found:
         load("heads-for-parity", settings=["task.n_bits=20"]).check_settings()
     assert str(found.value).count("n3-h2") == 1
-    assert str(found.value).endswith("set arms.ARM.task.n_bits=... of each of them too")
+    assert str(found.value).endswith("set arms.ARM.task.n_bits=... for each of these arms too")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_under_a_control_an_arm_may_be_shorter():
     ("weights", "said"),
     [
         ([0, 10, -1], "logging.weights.2: -1 was given; give a number of at least 0"),
-        ([0, 10, 10], "logging.weights: 10 stands twice; keep one"),
+        ([0, 10, 10], "logging.weights: 10 appears twice; keep one"),
         ([0, 41], "logging.weights: step 41 was given, and arm falling is trained for 40 steps; give earlier ones"),
         ([1.5], "logging.weights.0: 1.5 was given; give a whole number, such as 8"),
         (7, "logging.weights: 7 was given; give a list, such as [1, 2]"),

@@ -105,7 +105,7 @@ def test_a_changed_file_takes_the_place_of_what_it_was(write):
     ("code", "match"),
     [
         ("import headway\n1 / 0\n", r"plugin mine.py: it cannot be imported: ZeroDivisionError in line 2: division by"),
-        ("def broken(:\n", r"it cannot be imported: SyntaxError in line 1: invalid syntax.*; put that right"),
+        ("def broken(:\n", r"it cannot be imported: SyntaxError in line 1: invalid syntax.*; fix this error"),
         ("import no_such_module\n", r"ModuleNotFoundError in line 1: No module named 'no_such_module'"),
         ("import sys; sys.exit(3)\n", r"it cannot be imported: SystemExit in line 1: 3"),
         ("x = 1\n", r"it registers nothing; see docs/your-own.md"),
@@ -235,7 +235,7 @@ def test_a_directory_of_somebody_else_runs_nothing_until_it_is_allowed(write, tm
     # Somebody else has never run it.
     remove_plugin(store.experiment.plugins[0])
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "other-cache"))
-    with pytest.raises(ResultsError, match="which you have not run here yet, and to read its runs would run it; look"):
+    with pytest.raises(ResultsError, match="which you have not run here yet and which reading its runs would run"):
         headway.open("results")
     assert ran.read_text() == "xx"
     assert headway.open("results", plugins=[kept]).experiment.arms

@@ -66,7 +66,7 @@ def test_json_is_read_as_json():
 
 
 def test_a_key_that_stands_twice_is_an_error_with_its_line():
-    with pytest.raises(DeclarationError, match=r"mine.yaml: line 3: 'steps' stands twice \(first in line 1\)"):
+    with pytest.raises(DeclarationError, match=r"mine.yaml: line 3: 'steps' appears twice \(first in line 1\)"):
         read_yaml("steps: 1\nrate: 2\nsteps: 3\n", "mine.yaml")
 
 

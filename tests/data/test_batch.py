@@ -152,10 +152,10 @@ def test_nothing_is_fetched(tmp_path, texts, monkeypatch):
 
     monkeypatch.setattr(corpus, "_streamed", never)
     assert preflight(run(corpus="tinystories", tokenizer="gpt2")) == (
-        "not looked at: task.corpus tinystories and task.tokenizer gpt2, which come from the hub when runs are made",
+        "not checked: task.corpus tinystories and task.tokenizer gpt2, which come from the hub when runs are made",
     )
     assert preflight(run(corpus=str(texts / "many.txt"), tokenizer="gpt2")) == (
-        "not looked at: task.tokenizer gpt2, which comes from the hub when runs are made",
+        "not checked: task.tokenizer gpt2, which comes from the hub when runs are made",
     )
     monkeypatch.setattr(tokenizer, "_gpt2", never)
     ids = {"corpus": str(texts / "ids.npy"), "tokenizer": "gpt2"}

@@ -50,7 +50,7 @@ def test_json_lines_have_a_text_or_else_a_story(tmp_path):
         ),
         ('{"text": 3}', "line 2: an object with text, but Headway reads"),
         ('["one"]', "line 2: no object, but Headway reads"),
-        ("one", r"line 2: no JSON \(.*\); give one JSON object a line"),
+        ("one", r"line 2: not JSON \(.*\); give one JSON object per line"),
     ],
 )
 def test_a_wrong_json_line_is_named(tmp_path, line, message):
@@ -81,7 +81,7 @@ def test_a_corpus_that_is_missing_empty_or_binary_is_an_error(tmp_path):
     with pytest.raises(UserError, match=r"nul.txt is not a text: a NUL byte at offset 16 \(line 2\); give UTF-8 text"):
         documents(tmp_path / "nul.txt")
     (tmp_path / "latin.txt").write_bytes(b"line\n" * 1_000 + "Äpfel".encode("latin-1"))
-    with pytest.raises(UserError, match=r"latin.txt is not a text: .* no UTF-8 at offset 5,000 \(line 1,001\)"):
+    with pytest.raises(UserError, match=r"latin.txt is not a text: .* not UTF-8 at offset 5,000 \(line 1,001\)"):
         documents(tmp_path / "latin.txt")
     (tmp_path / "folder").mkdir()
     with pytest.raises(UserError, match=r"the folder has no .txt, .jsonl or .json file"):

@@ -69,13 +69,13 @@ def test_every_id_but_the_last_is_read_as_itself(n):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (np.array([1.0, 2.0]), r"holds float64 of shape \(2,\), where token ids are a single row of whole numbers"),
-        (np.zeros((2, 3), int), r"holds int64 of shape \(2, 3\), where token ids are a single row"),
+        (np.array([1.0, 2.0]), r"holds float64 of shape \(2,\), but token ids are a one-dimensional array"),
+        (np.zeros((2, 3), int), r"holds int64 of shape \(2, 3\), but token ids are a one-dimensional array"),
         (np.array([1, 2, 10, 3]), "id 10 at position 2, but task.tokenizer has the ids 0 to 9; name the tokenizer"),
         (np.array([1, -1]), "id -1 at position 1, but task.tokenizer"),
         (np.array([], int), "there is no text in it; give another corpus"),
-        (np.array(["a", {}], object), r"no numpy file of numbers \(.*\); write one with numpy.save"),
-        (b"no numpy at all", r"a.npy: no numpy file of numbers \("),
+        (np.array(["a", {}], object), r"not a numpy file of numbers \(.*\); write one with numpy.save"),
+        (b"no numpy at all", r"a.npy: not a numpy file of numbers \("),
     ],
 )
 def test_wrong_files_get_errors_that_teach(tmp_path, content, message):
@@ -91,7 +91,7 @@ def test_wrong_files_get_errors_that_teach(tmp_path, content, message):
 def test_ids_and_text_are_not_mistaken_for_each_other(tmp_path):
     with pytest.raises(UserError, match=r"task.corpus .*none.npy: there is no such file"):
         open_corpus(task(corpus=str(tmp_path / "none.npy")))
-    with pytest.raises(UserError, match=r"--text a.npy: it holds token ids, where text is asked for"):
+    with pytest.raises(UserError, match=r"--text a.npy: it holds token ids, but a text is needed"):
         find_corpus("a.npy", limit=None, asked="--text")
     for fields, message in (
         ({"corpus": "a.txt"}, r"tokenizer ids-10 is for token ids, and corpus a.txt is text; give a .npy file"),

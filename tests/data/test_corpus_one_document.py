@@ -77,7 +77,7 @@ def test_what_cannot_be_split(tmp_path):
         open_corpus(task(corpus=one, padding="published"))
     with pytest.raises(UserError, match=r"one.txt: it has 1 document, since task.stories is 1; raise it, or leave"):
         open_corpus(task(corpus=one, stories=1))
-    with pytest.raises(UserError, match=r"a.txt: it is a single one of characters, so none can be held out"):
+    with pytest.raises(UserError, match=r"a.txt: it has fewer than 2 characters, so none can be held out"):
         open_corpus(task(corpus=written(tmp_path / "a.txt", "a")))
     two = written(tmp_path / "two.txt", "one<|endoftext|>two")
     with pytest.raises(UserError, match=r"it has 2 documents, and 2 of them would be held out; lower task.held_out"):

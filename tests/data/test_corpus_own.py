@@ -56,10 +56,10 @@ def test_documents_come_from_numpy_from_datasets_and_from_functions(write):
 @pytest.mark.parametrize(
     ("documents", "match"),
     [
-        ([np.zeros((2, 2), int)], r"document 0 is int64 of shape \(2, 2\), where it is a row of whole numbers"),
+        ([np.zeros((2, 2), int)], r"document 0 is int64 of shape \(2, 2\), not a row of whole numbers"),
         (
             [np.array([1]), np.array([0.5])],
-            r"document 1 is float64 of shape \(1,\), where it is a row of whole numbers",
+            r"document 1 is float64 of shape \(1,\), not a row of whole numbers",
         ),
         ([np.array([6])], r"document 0 holds id 6, but task.tokenizer has the ids 0 to 5 and an end of document"),
         ([np.array([-1])], "document 0 holds id -1"),

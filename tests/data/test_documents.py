@@ -100,10 +100,10 @@ def test_a_damaged_zipped_file_is_named(tmp_path, damage):
 
 def test_wrong_files_are_named_with_their_line(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n\n{"text": "two"')
-    with pytest.raises(UserError, match=r"a.jsonl, line 3: no JSON \("):
+    with pytest.raises(UserError, match=r"a.jsonl, line 3: not JSON \("):
         documents(tmp_path / "a.jsonl")
     (tmp_path / "b.jsonl").write_bytes(b'{"text": "one"}\n\x89PNG\r\n\0')
-    with pytest.raises(UserError, match=r"b.jsonl is not a text: bytes that are no UTF-8 at offset 16 \(line 2\)"):
+    with pytest.raises(UserError, match=r"b.jsonl is not a text: bytes that are not UTF-8 at offset 16 \(line 2\)"):
         documents(tmp_path / "b.jsonl")
     for name in ("empty.txt", "empty.jsonl"):
         (tmp_path / name).touch()

@@ -65,10 +65,10 @@ TASKS_THAT_BREAK = [
         echo("random.integers(5", "np.random.default_rng(0).integers(5"),
         "another seed and step gave the same examples",
     ),
-    (echo("random.integers(5", "random.integers(9"), "and vocab_size is 5: they are 0 to 4; make them fit"),
+    (echo("random.integers(5", "random.integers(9"), "but vocab_size is 5; use values from 0 to 4"),
     (echo("size=(n, self.length)", "size=(n, 4)"), "inputs have the shape (512, 4), and (n, n_ctx) is (512, 6)"),
     (echo("targets[:, 0] = own.MASKED", "targets = targets[:, 1:]"), "targets have the shape (512, 5)"),
-    (echo("targets[:, 0]", "targets[:]"), "nothing is asked: every target is -1; put answers where they are asked"),
+    (echo("targets[:, 0]", "targets[:]"), "no position has an answer: every target is -1; give at least one answer"),
     (
         echo("return own.Batch(inputs=inputs, targets=targets)", "return inputs"),
         "draw gave a ndarray; give a Batch(",
@@ -76,7 +76,7 @@ TASKS_THAT_BREAK = [
     (echo("inputs=inputs,", "inputs=inputs.astype('int32'),"), "inputs are int32; give a numpy array of int64"),
     (
         echo("targets=targets", "targets=targets.astype('float32')"),
-        "targets are float32, and its loss is loss_nats",
+        "targets are float32, but the loss is loss_nats",
     ),
     (echo("= random", "= nothing"), "raised NameError: name 'nothing' is not defined; let draw(random, n)"),
     (
@@ -86,7 +86,7 @@ TASKS_THAT_BREAK = [
     (echo("return 5", "return 'five'"), "vocab_size is 'five'; make it a whole number of 1 or more"),
     (
         echo("length: int = 6", "length: int = 6\n    primary = 'acuracy'"),
-        "primary is 'acuracy', which ranks no arms; did you mean accuracy",
+        "primary is 'acuracy', which cannot rank arms; did you mean accuracy",
     ),
     (echo("length: int = 6", "length: int = 6\n    loss = 'mae'"), "loss is 'mae'; did you mean mse?"),
     (echo("def draw", "def drew"), "it has no examples; give its type a method draw(random, n), or every()"),
@@ -210,7 +210,7 @@ WRONG_TASKS = [
     ),
     (
         listing(more=DRAWN.format(answers="1 - x.sum(1) % 2")),
-        "Training draws, and evaluation takes every(); let both give one answer",
+        "Training uses draw(), evaluation every(); let both give the same answer",
     ),
     (
         listing(more="    def draw(self, random, n): return 7\n"),
@@ -219,7 +219,7 @@ WRONG_TASKS = [
     (listing(more=DRAWN.format(answers="np.where(x.sum(1) == 4, own.MASKED, x.sum(1) % 2)")), "the answer none at"),
     (
         listing("x, t = x[:9], t[:9]", more=DRAWN.format(answers="x.sum(1) % 2")),
-        "and every() does not list that input. Training draws, and evaluation takes every(); list all inputs in",
+        "but every() does not list that input. Training uses draw(), evaluation every(); list all inputs in",
     ),
     (
         listing("x, t = (np.repeat(each, 32, 0) for each in (x, t))", more=DRAWN.format(answers="1 - x.sum(1) % 2")),
@@ -303,13 +303,13 @@ def test_the_laws_of_a_task_are_held_before_it_is_trained_on(write):
             return Batch(inputs=inputs, targets=np.full((n, 3), -1))
 
     assert examples_of(Silent()).vocab_size == 3
-    with pytest.raises(UserError, match=r"task.kind silent: nothing is asked: every target is -1"):
+    with pytest.raises(UserError, match=r"task.kind silent: no position has an answer: every target is -1"):
         open_examples(Silent())
 
 
 def test_a_task_that_breaks_a_law_is_refused_before_anything_is_made(write, tmp_path):
     write(echo("targets[:, 0]", "targets[:]"))
-    with pytest.raises(UserError, match=r"^mine\.py:19: task\.kind echo: nothing is asked: every target is -1"):
+    with pytest.raises(UserError, match=r"^mine\.py:19: task\.kind echo: no position has an answer"):
         api.prepare(headway.load(DOCUMENT), tmp_path / "results", ())
     assert not (tmp_path / "results").exists()
 

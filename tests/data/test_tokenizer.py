@@ -124,7 +124,7 @@ def test_a_folder_that_is_no_tokenizer_is_an_error(tmp_path):
     ):
         Tokenizer.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(UserError, match=r"its files are no tokenizer \(.*\); give others"):
+    with pytest.raises(UserError, match=r"its files are not those of a tokenizer \(.*\); give others"):
         Tokenizer.load(tmp_path)
 
 

@@ -61,7 +61,7 @@ def test_the_numbers_of_architectures_are_those_of_the_generated_list():
     heads = " ".join((ROOT / "docs/heads.md").read_text().split())
     for words in (" ".join(README.split()), heads):
         assert f"x-rays {n_traced} architectures of `transformers`, and ablates {n_ablated} of them (" in words
-    assert f"It patches the same {n_ablated} architectures" in heads
+    assert f"It supports the same {n_ablated} architectures" in heads
 
 
 def test_every_experiment_is_on_its_page_with_its_question():

@@ -32,11 +32,9 @@ def test_the_example_gives_an_x_ray_of_a_bidirectional_model(example):
     assert found.scores["query_cka"].draws["layers.0.attention"].shape == (16, 2, 2)
     assert np.isfinite(found.scores["ov_effective_rank"].values["layers.0.attention"]).all()
     assert "induction_score" not in found.scores
-    assert any("induction and duplicate-token scores are of causal models only" in note for note in found.notes)
+    assert any("induction and duplicate-token scores are not measured, since" in note for note in found.notes)
     assert found.loss_nats is None
-    assert any(
-        "every position sees every other, the one that it would predict among them" in note for note in found.notes
-    )
+    assert any("every position sees all others, including the token to predict" in note for note in found.notes)
     assert any("copying scores and composition also need the layers' norms" in note for note in found.notes)
 
 
@@ -79,10 +77,10 @@ def test_a_causal_one_has_an_induction_score_and_without_matrices_no_draws():
 @pytest.mark.parametrize(
     ("model", "given", "said"),
     [
-        (nn.Linear(2, 2), {"tokens": [[1, 2]]}, "Linear returns no record of its heads: a module that is brought has"),
-        (Causal(), {"text": "README.md"}, "Causal reads tokens alone, and a text was given: give tokens="),
-        (Causal(), {}, "reads either a text or tokens: give one of text= and tokens="),
-        (Causal(), {"tokens": [[1, 2]], "text": "README.md"}, "give one of text= and tokens="),
+        (nn.Linear(2, 2), {"tokens": [[1, 2]]}, "Linear returns no record of its heads: your own module needs"),
+        (Causal(), {"text": "README.md"}, "Causal reads only tokens, but a text was given: give tokens="),
+        (Causal(), {}, "reads either a text or tokens: give either text= or tokens="),
+        (Causal(), {"tokens": [[1, 2]], "text": "README.md"}, "give either text= or tokens="),
         (Causal(), {"tokens": [[1], [2]]}, "sequences of 1 token have no metric"),
         (Causal(), {"tokens": [[1, 31]]}, "token 31 was given, but the model Causal has tokens 0 to 29"),
         (Causal(), {"tokens": [[0.5, 1.0]]}, "as whole numbers of shape"),
@@ -97,11 +95,11 @@ def test_what_cannot_be_measured(model, given, said):
 
 def test_matrices_that_do_not_fit_are_named():
     x, W = torch.zeros(1, 3, 8), torch.zeros(2, 8, 4)
-    with pytest.raises(UserError, match=r"W_O \[2, 8, 4\].*as many columns, and W_V as many as W_O has rows"):
+    with pytest.raises(UserError, match=r"W_O \[2, 8, 4\].*many columns, and W_V as many columns as W_O has rows"):
         headway.plain_attention(x, W_Q=W, W_K=W, W_V=W, W_O=W)
-    with pytest.raises(UserError, match="a matrix a head, W_K and W_V as many or a divisor"):
+    with pytest.raises(UserError, match="a matrix per head, W_K and W_V the same or a divisor"):
         headway.plain_attention(x, W_Q=W, W_K=torch.zeros(3, 8, 4), W_V=W, W_O=W.mT)
-    with pytest.raises(UserError, match="have 8 rows each"):
+    with pytest.raises(UserError, match="need 8 rows each"):
         headway.plain_attention(x, W_Q=torch.zeros(2, 7, 4), W_K=W, W_V=W, W_O=W.mT)
     with pytest.raises(UserError, match="x is"):
         headway.plain_attention(x[0], W_Q=W, W_K=W, W_V=W, W_O=W.mT)

@@ -142,7 +142,7 @@ def test_positions_that_are_never_trained_are_told_once_for_all_arms():
 
 def test_what_comes_from_the_hub_is_not_fetched():
     assert preflight(load("head-progression", scale="paper")) == (
-        "not looked at: task.corpus tinystories and task.tokenizer gpt2, which come from the hub when runs are made",
+        "not checked: task.corpus tinystories and task.tokenizer gpt2, which come from the hub when runs are made",
     )
     assert preflight(load("icl-heads")) == ()
 

@@ -24,7 +24,7 @@ def test_a_plan_tries_as_many_together_as_a_worker_would_take():
     experiment = load("heads-for-endpoints").select(arms=["cycle-h1"], seeds=5)
     (cost,) = costs(experiment)
     assert cost.together == 5
-    assert cost.about_trial == "timed with 5 seeds trained together, as a worker does by itself"
+    assert cost.about_trial == "timed with 5 seeds trained together, as a worker does by default"
     (alone,) = costs(experiment.select(seeds=1))
     # Five at once take little longer than one: the share of each is smaller.
     assert cost.seconds < 0.7 * alone.seconds

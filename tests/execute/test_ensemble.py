@@ -117,7 +117,7 @@ def test_who_chooses_a_part_of_a_batch_reads_that_all_of_it_is_trained(tmp_path)
     said = []
     api.prepare(chosen.select(arms=["h2"], seeds=2), tmp_path / "out", slots("cpu", workers=1, runs=1), said.append)
     assert said == [
-        "a batch is trained as a whole: 4 not chosen are trained too, such as h2 seed 2",
+        "a batch is trained as a whole, so other runs of it (4) are trained too, such as h2 seed 2",
     ]
 
 

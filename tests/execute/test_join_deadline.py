@@ -34,13 +34,13 @@ def test_a_time_with_its_zone_is_that_moment():
 
 @pytest.mark.parametrize("text", ["17:59", "2026-11-22 17:00", "2020-01-01"])
 def test_what_is_past_is_an_error(text):
-    with pytest.raises(UserError, match=f"until {text}: that is past, it is 2026-11-22 18:00; give a later time"):
+    with pytest.raises(UserError, match=f"until {text}: this is past, now is 2026-11-22 18:00; give a later time"):
         deadline(text, NOW)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-5m", "25:00", "1h50", "5"])
 def test_what_is_no_time_is_an_error(text):
-    with pytest.raises(UserError, match="give for how long, such as 1h50m"):
+    with pytest.raises(UserError, match="give a duration, such as 1h50m"):
         deadline(text, NOW)
 
 

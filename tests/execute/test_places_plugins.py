@@ -43,7 +43,7 @@ def test_a_worker_runs_what_its_directory_keeps_and_says_so(runs, tmp_path):
 def test_who_joins_the_work_runs_it_and_who_only_reads_does_not(runs, tmp_path):
     read = elsewhere(tmp_path, "headway", "status", "results")
     assert read.returncode == 2
-    assert "which you have not run here yet, and to read its runs would run it" in read.stderr
+    assert "which you have not run here yet and which reading its runs would run" in read.stderr
     assert read.stderr.splitlines()[-1].startswith("headway status results --plugin results/plugins/mine-")
     joined = elsewhere(tmp_path, "headway", "worker", "results", "--slots", "1")
     assert joined.returncode == 0, joined.stderr

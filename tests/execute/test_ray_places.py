@@ -386,8 +386,8 @@ def test_a_slot_is_ready_when_its_actor_has_begun_and_a_busy_cluster_is_told_onc
     monkeypatch.setattr("headway.execute.ray_places._BUSY_S", 0.0)
     assert list(places) == list(places)
     assert told[1:] == [
-        "Ray: the cluster is busy; 1 of 2 slots have not begun in 0 s, since others have what they need. Runs go to "
-        "those that have begun"
+        "Ray: the cluster is busy; 1 of 2 slots have not started within 0 s, since other programs use the nodes. Runs "
+        "go to the slots that have started"
     ]
 
 
@@ -435,7 +435,7 @@ def test_a_node_whose_actors_do_not_begin_is_used_no_more_and_it_is_told_why(tmp
     first.rests_until = 0.0
     assert list(places) == [second]
     assert told[1] == (
-        "Ray node node7 (abcdef12) is not used: its actor did not begin, 3 times "
+        "Ray node node7 (abcdef12) is not used: its actor failed to start 3 times "
         "(ModuleNotFoundError: No module named 'safetensors')"
     )
 
@@ -536,7 +536,7 @@ def test_nodes_are_killed_and_join_and_every_run_ends_with_the_same_bits(cluster
     for run in runs:
         Run.open(run.path).check()
     assert re.match("[23] Ray nodes: they see ", told[0]), "the head has no slot"
-    assert any("is gone; its runs go on elsewhere" in line for line in told), told
+    assert any("is gone; its runs move elsewhere" in line for line in told), told
     assert any("joined with 1 core" in line for line in told), told
 
 
@@ -555,4 +555,4 @@ def test_on_a_busy_cluster_runs_go_to_slots_that_have_begun_and_it_is_told(clust
     assert statuses(runs) == ["done"] * 4
     assert max(seen) <= (1, 1), "one slot of three has begun"
     # On a slow machine the third is not there yet when it is told.
-    assert re.search("[23] of 3 slots have not begun in 2 s", " ".join(told)), told
+    assert re.search("[23] of 3 slots have not started within 2 s", " ".join(told)), told

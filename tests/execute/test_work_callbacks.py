@@ -54,7 +54,7 @@ def test_each_line_is_told_in_order(run, tmp_path):
 def test_one_that_fails_is_told_once_and_the_run_is_done(run):
     assert work(run.path, open_study) == DONE
     log = (run.path / "log.txt").read_text()
-    assert log.count("callback broken is called no more: RuntimeError: no network") == 1
+    assert log.count("callback broken is no longer called: RuntimeError: no network") == 1
 
 
 @pytest.mark.slow

@@ -271,7 +271,7 @@ def timed(directory, runs, command=WORKER, **options):
 def test_each_arm_is_timed_by_itself_once(tmp_path, monkeypatch):
     monkeypatch.setattr(document, "is_quiet", lambda others: others < 1e3)
     runs = [fresh_run(tmp_path / "results", arm) for arm in ("falling", "rising")]
-    assert timed(tmp_path / "results", runs, asked=True) == ["timing falling by itself", "timing rising by itself"]
+    assert timed(tmp_path / "results", runs, asked=True) == ["timing falling alone", "timing rising alone"]
     found = json.loads(timing.timing_file(tmp_path / "results", "rising").read_text())
     assert {key: found[key] for key in ("schema", "arm", "batch_size")} == {
         "schema": 1,
@@ -289,7 +289,7 @@ def test_each_arm_is_timed_by_itself_once(tmp_path, monkeypatch):
     assert found["others"] >= 0
     monkeypatch.setattr(document, "is_quiet", lambda others: False)
     said = timed(tmp_path / "results", runs, asked=True)
-    assert said[::2] == ["timing falling by itself", "timing rising by itself"], "a busy machine is no measurement"
+    assert said[::2] == ["timing falling alone", "timing rising alone"], "a busy machine is no measurement"
     assert all("not measured: the machine was busy (other processes used" in line for line in said[1::2])
     timed_busy = document.read_timing(timing.timing_file(tmp_path / "results", "rising"))
     assert timed_busy["step_s"] > 0
@@ -309,8 +309,8 @@ def test_arms_are_timed_unasked_only_where_that_takes_little(tmp_path):
     ]
     assert timed(tmp_path / "results", short, fail, trained=False) == []
     long = [trained_for(run, 240.0, 10.0) for run in fresh]
-    assert timed(tmp_path / "results", long, fail)[0] == "timing falling by itself"
-    assert timed(tmp_path / "results", short, fail, asked=True)[0] == "timing falling by itself"
+    assert timed(tmp_path / "results", long, fail)[0] == "timing falling alone"
+    assert timed(tmp_path / "results", short, fail, asked=True)[0] == "timing falling alone"
     slow = [trained_for(run, 240.0, 0.5) for run in fresh]
     assert "about 32 s" in timed(tmp_path / "results", slow, fail)[0]
 

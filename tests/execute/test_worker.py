@@ -133,7 +133,7 @@ def test_a_cache_of_torch_that_is_not_ours_is_avoided_and_the_log_says_so(tmp_pa
     steps = {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 4, "steps": 20}
     run = quadratic.fresh_run(tmp_path / "results", training=steps)
     subprocess.run([*WORKER, "--trainer", "torch", str(run.path)], check=True)
-    assert f"{open_to_all} is not used: others can write to it" in (run.path / "log.txt").read_text()
+    assert f"{open_to_all} is not used: other users can write to it" in (run.path / "log.txt").read_text()
     assert not list(open_to_all.iterdir())
     native = quadratic.fresh_run(tmp_path / "native", training=steps)
     subprocess.run([*WORKER, "--trainer", "fused", str(native.path)], check=True)

@@ -80,7 +80,7 @@ def test_damage_is_said_and_the_run_ends_with_the_same_bits(tmp_path, name):
     damage(run.path)
     assert quadratic.train_here(run) == DONE
     done = Run.open(run.path)
-    assert f"going on from step {goes_on_from}" in done.message
+    assert f"resuming from step {goes_on_from}" in done.message
     assert done.message in (run.path / "log.txt").read_text().replace("\n", "; ")
     undisturbed = quadratic.fresh_run(tmp_path / "undisturbed")
     quadratic.train_here(undisturbed)
@@ -135,7 +135,7 @@ DONE_DAMAGES = {
     ),
     "a folder for the checkpoint": (
         lambda p: ((p / "checkpoint/000000060.safetensors").unlink(), (p / "checkpoint/000000060.safetensors").mkdir()),
-        "checkpoint/000000060.safetensors is a folder and no file",
+        "checkpoint/000000060.safetensors is a folder, not a file",
     ),
     "the heads": (
         lambda p: truncate(p / "heads/000000010.safetensors", 40),

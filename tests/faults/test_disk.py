@@ -144,13 +144,13 @@ def test_where_there_is_room_there_is_no_reason_to_end(tmp_path):
     [
         (errno.EDQUOT, "the disk quota is used up. Nothing recorded is lost. Free some of your space there"),
         (errno.EROFS, "Read-only file system. Nothing recorded is lost. Mount it for writing"),
-        (errno.EIO, "Input/output error. Nothing recorded is lost. See that its file system works"),
+        (errno.EIO, "Input/output error. Nothing recorded is lost. Check its file system"),
     ],
 )
 def test_other_ways_to_fail_are_told_as_they_are(tmp_path, number, said):
     with pytest.raises(StorageFailed) as told, stored(tmp_path):
         raise OSError(number, os.strerror(number), str(tmp_path / "runs"))
-    assert str(told.value) == f"{tmp_path} cannot be written: {said}, then run the same command again to go on."
+    assert str(told.value) == f"{tmp_path} cannot be written: {said}, then run the same command again to resume."
 
 
 def test_what_is_full_elsewhere_is_named(tmp_path):

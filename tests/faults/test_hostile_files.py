@@ -94,7 +94,7 @@ def refused(path, problem):
         ('a: "\\e[31mred"', "the text holds the character U+001B"),
         ("%YAML 9." + "9" * 5000 + "\n---\na: 1", "this is not YAML"),
         ("a\x00b", "control characters are not allowed"),
-        ("k: " + "y" * 100_000 + "\nk: 1", "'k' stands twice"),
+        ("k: " + "y" * 100_000 + "\nk: 1", "'k' appears twice"),
         ("y" * 1100 + ": 1", "this is not YAML"),
         ("", "holds NoneType, not a mapping"),
         ("*a", "found undefined alias"),
@@ -206,7 +206,7 @@ def test_thousands_of_arms_under_controls_are_counted_first(tmp_path):
     controls = "".join(f"  c{i}: {{model: {{n_heads: 4}}}}\n" for i in range(400))
     path.write_text(LANGUAGE.replace("arms: {plain: {}}", f"arms:\n{arms}controls:\n{controls}"))
     refused(
-        path, f"4,000 arms, each alone and under 400 controls, are 1,604,000 of them, and {MOST_ARMS:,} are allowed"
+        path, f"4,000 arms, alone and under each of 400 controls, are 1,604,000 arms, and {MOST_ARMS:,} are allowed"
     )
     rows = ", ".join(["[" + "0.5, " * 99 + "0.5]"] * 100)
     matrix = PROMPTS.replace("d_x: 5", f"d_x: 100, covariance: {{kind: matrix, rows: [{rows}]}}")
@@ -228,9 +228,7 @@ def test_what_a_run_is_judged_on_is_counted_before_it_is_made(setting, tmp_path)
     experiment = load("icl-heads", settings=[setting]).select(arms=["h1"], seeds=1)
 
     def work():
-        with pytest.raises(
-            UserError, match=r"^h1 needs about [\d,.]+ GB for the prompts that it is judged on, and [\d.]+"
-        ):
+        with pytest.raises(UserError, match=r"^h1 needs about [\d,.]+ GB for its evaluation prompts, but [\d.]+"):
             headway.run(experiment, tmp_path / "out")
 
     assert guarded(work) is None

@@ -137,7 +137,7 @@ def test_a_hostile_declaration_is_refused(name, changes, problem, folder_of):
         ("[" * 100_000, "config.json: mappings and lists are nested more than 64"),
         ('{"a": ' + "9" * 5000 + "}", "config.json: it cannot be read (Exceeds the limit"),
         ("[1]", "config.json: it is not a mapping, keys with values"),
-        ('"' + "x" * 20_000_000 + '"', "config.json has 20 MB, and no such file has more than 16 MB"),
+        ('"' + "x" * 20_000_000 + '"', "config.json has 20 MB, above the limit of 16 MB for such a file"),
         ("\udcff", "it cannot be read ('utf-8' codec can't decode byte 0xff"),
     ],
     ids=lambda value: str(value)[:20],
@@ -200,7 +200,10 @@ def test_links_of_the_hubs_cache_are_followed(folder_of, tmp_path):
         (lambda path: os.mkfifo(path), "tokenizer_config.json is not a file but a device, a pipe or a socket"),
         (lambda path: path.symlink_to("/dev/zero"), "tokenizer_config.json is a link to a place outside of the folder"),
         (lambda path: path.symlink_to("../../../../etc/passwd"), "is a link to a place outside of the folder"),
-        (lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 10**12), "has 1,000,000 MB, and no such"),
+        (
+            lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 10**12),
+            "has 1,000,000 MB, above the limit",
+        ),
     ],
 )
 @pytest.mark.parametrize("name", ["gpt2", "neox"])
@@ -249,11 +252,11 @@ def test_weights_that_are_no_numbers_are_neither_written_with_nor_exported(numbe
     folder = folder_of(name)
     arrays_of(folder, lambda arrays: arrays[max(arrays)].reshape(-1).__setitem__(0, number))
     said = refused(
-        folder, f"{name}: weights are NaN or infinite, so it has nothing to say (", partial(open_model, for_="write")
+        folder, f"{name}: weights are NaN or infinite, so it cannot generate text (", partial(open_model, for_="write")
     )
-    assert said.endswith("; take another checkpoint")
+    assert said.endswith("; use another checkpoint")
     for line in (["generate", str(folder)], ["export", str(folder), str(tmp_path / "out")]):
-        assert "weights are NaN or infinite, so it has nothing to say" in told(line)
+        assert "weights are NaN or infinite, so it cannot generate text" in told(line)
     assert not (tmp_path / "out").exists()
 
 
@@ -300,8 +303,8 @@ def with_code(folder_of, tmp_path, monkeypatch):
 
 
 def test_code_of_a_folder_is_run_only_where_somebody_says_so(with_code, tmp_path):
-    said = refused(with_code, "qwen3: it needs code that comes with it (mine.Mine), and code of a folder is not run; ")
-    assert said.endswith("read that code, and where you trust it say so: trust_code=True in Python, --trust-code on "
+    said = refused(with_code, "qwen3: it needs the code that comes with it (mine.Mine), which is not run by default. ")
+    assert said.endswith("Read this code; if you trust it, give trust_code=True in Python, or --trust-code on "
                          "the command line")  # fmt: skip
     assert not (tmp_path / "was-run").exists()
     with pytest.warns(RuntimeWarning, match=r"^running code of .*/qwen3: mine.Mine$") as warned:
@@ -324,7 +327,7 @@ def test_the_command_line_says_once_what_it_runs(with_code, tmp_path):
 
     done = verb()
     assert done.returncode == 2
-    assert "code of a folder is not run" in done.stderr
+    assert "which is not run by default" in done.stderr
     assert not (tmp_path / "was-run").exists()
     done = verb("--trust-code")
     assert done.returncode == 0, done.stderr
@@ -337,10 +340,10 @@ def test_the_command_line_says_once_what_it_runs(with_code, tmp_path):
     [
         (
             "other/one--mine.Mine",
-            "auto_map names 'other/one--mine.Mine', which is no code of this folder",
+            "auto_map names 'other/one--mine.Mine', which is not code in this folder",
         ),
-        ("../mine.Mine", "auto_map names '../mine.Mine', which is no code of this folder"),
-        (7, "auto_map names 7, which is no code of this folder"),
+        ("../mine.Mine", "auto_map names '../mine.Mine', which is not code in this folder"),
+        (7, "auto_map names 7, which is not code in this folder"),
     ],
 )
 def test_code_of_another_place_is_never_run(code, problem, with_code):
@@ -358,14 +361,14 @@ def test_code_beside_an_architecture_that_transformers_has_is_not_run(folder_of,
     assert open_model(folder).facts["architecture"] == "GPTNeoXForCausalLM"
     assert not (tmp_path / "was-run").exists()
     (folder / "tokenizer.json").unlink()
-    refused(folder, "it needs code that comes with it (mine.Mine)")
+    refused(folder, "it needs the code that comes with it (mine.Mine)")
 
 
 BOMB = [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}] * 12
 TOKENIZERS = [
-    ({"normalizer": {"type": "Sequence", "normalizers": BOMB}}, "its steps would make 999,999,999"),
-    ({"decoder": {"type": "Sequence", "decoders": BOMB}}, "its steps would make 999,999,999"),
-    ({"normalizer": {"type": "Replace", "pattern": {"Regex": "."}, "content": "a" * 9999}}, "would make 10,000 char"),
+    ({"normalizer": {"type": "Sequence", "normalizers": BOMB}}, "would turn a character into 999,999,999"),
+    ({"decoder": {"type": "Sequence", "decoders": BOMB}}, "would turn a character into 999,999,999"),
+    ({"normalizer": {"type": "Replace", "pattern": {"Regex": "."}, "content": "a" * 9999}}, "a character into 10,000"),
     ({"normalizer": 7}, "tokenizer"),
     ({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}, "tokenizer"),
     ({"model": {"type": "WordPiece", "vocab": {"a": 0, "<eos>": 1}, "unk_token": "a", "continuing_subword_prefix": "",
@@ -392,7 +395,7 @@ def test_what_is_no_tokenizer_is_refused(name, text, folder_of):
     (folder / "tokenizer.json").write_text(text)
     refused(folder, "tokenizer")
     (folder / "tokenizer.json").write_text(" " * 41_000_000)
-    refused(folder, "tokenizer.json has 41 MB, and no such file has more than 40 MB")
+    refused(folder, "tokenizer.json has 41 MB, above the limit of 40 MB for such a file")
     refused(folder, "no tokenizer has more than 40 MB", Tokenizer.load)
 
 
@@ -457,7 +460,7 @@ def test_weights_of_whole_numbers_are_named(name, kind, said, folder_of):
 
     arrays_of(folder, change)
     told = refused(
-        folder, "weights are no floating-point numbers that Headway reads (float64, float32, float16, bfloat16)"
+        folder, "weights have no floating-point type that Headway reads (float64, float32, float16, bfloat16)"
     )
     assert f"fetch the model as it was before it was quantized:\n  {changed[0]}: {said}" in told
 
@@ -486,4 +489,4 @@ def test_a_type_that_is_none_is_refused(said, folder_of):
 def test_weights_that_are_no_numbers_are_not_traced_in_python_either(name, folder_of):
     folder = folder_of(name)
     arrays_of(folder, lambda arrays: arrays[max(arrays)].reshape(-1).__setitem__(0, np.nan))
-    refused(folder, f"{name}: weights are NaN or infinite, so its heads say nothing (")
+    refused(folder, f"{name}: weights are NaN or infinite, so its heads cannot be measured (")

@@ -103,7 +103,7 @@ def test_a_line_that_is_whole_and_says_something_else_is_refused(tmp_path, conte
     line = signed({**content, "before": first["digest"]})
     (directory / JOURNAL).write_text(f"{canonical(first)}\n{canonical(line)}\n")
     (directory / SEAL).write_text(json.dumps({"lines": 2, "digest": line["digest"]}))
-    with pytest.raises(ResultsError, match="a line is not one that Headway wrote; begin a new gate"):
+    with pytest.raises(ResultsError, match="Headway did not write one of its lines; begin a new gate"):
         Journal.read(directory)
 
 
@@ -112,13 +112,13 @@ def test_settings_that_nobody_can_type_are_refused(tmp_path):
     first = json.loads((directory / JOURNAL).read_text())
     line = signed({**first, "settings": {**first["settings"], "budget": 10**9}})
     (directory / JOURNAL).write_text(canonical(line) + "\n")
-    with pytest.raises(ResultsError, match="a line is not one that Headway wrote"):
+    with pytest.raises(ResultsError, match="Headway did not write one of its lines"):
         Journal.read(directory)
 
 
 def test_a_gate_is_begun_once_and_in_an_empty_directory(tmp_path):
     journal = with_a_challenger(tmp_path)
-    with pytest.raises(ResultsError, match="is a gate already; go on with `headway gate try"):
+    with pytest.raises(ResultsError, match="is a gate already; continue with `headway gate try"):
         Journal.create(journal.directory, journal.settings, journal.champion)
     with pytest.raises(ResultsError, match=r"holds other things \(gate, train.py\); name a new directory"):
         Journal.create(tmp_path, journal.settings, journal.champion)

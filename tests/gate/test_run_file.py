@@ -62,7 +62,7 @@ def test_runs_that_were_judged_cannot_be_exchanged(tmp_path):
 def test_seeds_that_were_used_do_not_pass(tmp_path):
     directory = gate(tmp_path)
     try_results(directory, file_of(tmp_path, 0.1, range(12)), name="better")
-    with pytest.raises(UserError, match="seed 11 was used before; a change may have been chosen by it"):
+    with pytest.raises(UserError, match="seed 11 was used before; a change may have been chosen on it"):
         try_results(directory, file_of(tmp_path, 0.3, range(11, 20), noise=1), name="lucky")
 
 
@@ -92,14 +92,14 @@ PAIR = "arm,seed,loss\nchampion,0,1.5\nchallenger,0,1.25\n"
         (PAIR + "champion,1.5,1\n", "run 3: its seed is '1.5'; write a whole number of 0 or more"),
         (PAIR + "champion,-1,1\n", "run 3: its seed is '-1'"),
         (PAIR + "champion,99999999999,1\n", "run 3: its seed is '99999999999'"),
-        (PAIR + "champion,1,nan\n", "run 3: its loss is 'nan' and no finite number"),
-        (PAIR + "champion,1,high\n", "run 3: its loss is 'high' and no finite number"),
+        (PAIR + "champion,1,nan\n", "run 3: its loss is 'nan' and not a finite number"),
+        (PAIR + "champion,1,high\n", "run 3: its loss is 'high' and not a finite number"),
         (PAIR + "champion,1,\n", "run 3: it has no loss; write arm, seed and loss for each run"),
         (
             PAIR.replace("loss", "Loss"),
             "run 1: it has no loss; write arm, seed and loss for each run (did you mean Loss?)",
         ),
-        ('{"arm": "champion", "seed": 0, "loss": 1}\n[1]\n', "line 2: a list; give an object a line"),
+        ('{"arm": "champion", "seed": 0, "loss": 1}\n[1]\n', "line 2: a list; give one object per line"),
         ('{"arm": "champion", "seed": [0], "loss": 1}\n', "run 1: its seed is '[0]'"),
     ],
 )

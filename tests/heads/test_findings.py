@@ -52,15 +52,14 @@ def said(found, **options):
     return [finding.sentence for finding in looked_for(found, **options) if finding.found]
 
 
-NEEDED = "The score is the share of attention on the previous token. Headway names heads with 0.40 or more."
+NEEDED = "The score is the share of attention on the previous token. Threshold: 0.40."
 
 
 def test_special_heads_are_named_with_what_untrained_ones_show():
     one = planted("induction_score", [[0.01, 0.02], [0.893, 0.1]])
     assert said(one) == [
         "Induction heads on repeated random tokens: L1H0 0.89 (random heads 0.05). The score is the share of "
-        "attention on the token after the first copy of the current token. Headway names heads with 0.40 or "
-        "more."
+        "attention on the token after the first copy of the current token. Threshold: 0.40."
     ]
     (finding,) = looked_for(one)
     assert finding.p < 1e-3
@@ -91,14 +90,13 @@ def test_a_head_that_untrained_ones_can_be_is_not_special():
     (finding,) = looked_for(planted("previous_token_score", [[0.5, 0.45]], untrained=0.4, spread=0.1))
     assert not finding.found
     assert finding.sentence == (
-        "Previous-token heads: none is clear. The highest score is 0.500 (L0H0). Headway names heads with 0.40 "
-        "or more. Random heads have 0.40 on average. Random heads could reach this score by chance."
+        "Previous-token heads: none is clear. The highest score is 0.500 (L0H0). Threshold: 0.40. Random "
+        "heads score 0.40 on average. Random heads could reach this score by chance."
     )
     (finding,) = looked_for(planted("positional_score", [[0.85, 0.2]]))
     assert not finding.found
     assert finding.sentence == (
-        "Neighbour heads: none. The highest score is 0.850 (L0H0). Headway names heads with 0.90 or more. "
-        "Random heads have 0.05 on average."
+        "Neighbour heads: none. The highest score is 0.850 (L0H0). Threshold: 0.90. Random heads score 0.05 on average."
     )
 
 
@@ -124,9 +122,7 @@ def test_a_role_is_named_by_its_interval():
     """And no head is said to fall short of a number that its rounded score reaches."""
     below = planted("positional_score", [[0.8997, 0.2]])
     (finding,) = looked_for(below)
-    assert finding.sentence.startswith(
-        "Neighbour heads: none. The highest score is 0.899 (L0H0). Headway names heads with 0.90 or more."
-    )
+    assert finding.sentence.startswith("Neighbour heads: none. The highest score is 0.899 (L0H0). Threshold: 0.90.")
     (finding,) = looked_for(with_ends(below, 0.02))
     assert finding.sentence.startswith("Neighbour heads: none is clear. The highest score is 0.899 (L0H0)")
     assert " The 95 % CI of the score is 0.88 to 0.92. " in finding.sentence
@@ -152,10 +148,10 @@ def test_an_induction_head_is_looked_for_on_drawn_repeats_and_on_the_text():
     assert finding.about == "text_induction_score"
     assert finding.sentence == (
         "Induction heads on the text's own repeats: L0H0 0.95 (random heads 0.10). The score is the share of "
-        "attention on tokens after earlier copies of the current token. Headway names heads with 0.40 or more. "
-        "The 95 % CI of the score is 0.93 to 0.97. A purely positional head would have 0.10. "
+        "attention on tokens after earlier copies of the current token. Threshold: 0.40. "
+        "The 95 % CI of the score is 0.93 to 0.97. A purely positional head would score 0.10. "
         "Induction heads on repeated random tokens: none. The highest score is 0.030 (L0H0). "
-        "Headway names heads with 0.40 or more. Random heads have 0.05 on average."
+        "Threshold: 0.40. Random heads score 0.05 on average."
     )
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.15, 0.1]]))
     assert not finding.found
@@ -172,7 +168,7 @@ def test_a_head_that_looks_where_any_text_repeats_is_no_induction_head():
     assert "Induction heads on the text's own repeats: none is clear. The highest score is 0.550 (L0H0)" in (
         finding.sentence
     )
-    assert finding.sentence.endswith(" A purely positional head would have 0.50.")
+    assert finding.sentence.endswith(" A purely positional head would score 0.50.")
 
 
 def test_what_no_head_can_see_is_not_looked_for():
@@ -183,12 +179,12 @@ def test_what_no_head_can_see_is_not_looked_for():
 def test_alike_heads_are_named():
     value = np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
     assert said(pairs("output_correlation", value)) == [
-        "Similar outputs (centred cosine): L0H0 and L0H2 0.83. The mean over all pairs of heads (3) is 0.31. Random "
-        "heads have 0.00 on average."
+        "Similar outputs (centred cosine): L0H0 and L0H2 (0.83). The mean over all pairs of heads (3) is 0.31. Random "
+        "heads score 0.00 on average."
     ]
     assert said(pairs("output_correlation", value, spread=0.8)) == []
     assert said(pairs("query_cka_centred", value, untrained=0.3)) == [
-        "Similar queries (CKA): L0H0 and L0H2 0.83. The mean over all pairs of heads (3) is 0.31. Random heads have "
+        "Similar queries (CKA): L0H0 and L0H2 (0.83). The mean over all pairs of heads (3) is 0.31. Random heads score "
         "0.30 on average."
     ]
 

@@ -36,8 +36,8 @@ def test_attentions_of_several_kinds():
     [
         ("L9H9", "heads 'L9H9': there is no such layer; the model has L0, L1"),
         ("L0H3", "heads 'L0H3': layer L0 has the heads L0H0 to L0H2"),
-        ("L0H0,tall", "heads 'tall': it is neither a head nor a layer of the model; give such as L1H0 or L0"),
-        ("", "heads '': no head and no layer is named; give such as L1H0 or L0"),
+        ("L0H0,tall", "heads 'tall': it is no head and no layer of the model; give, for example, L1H0 or L0"),
+        ("", "heads '': no head and no layer is named; give, for example, L1H0 or L0"),
     ],
 )
 def test_what_is_no_head_is_named(asked, said):

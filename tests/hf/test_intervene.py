@@ -145,7 +145,7 @@ def test_layers_that_share_keys_and_values_are_computed_each_time():
     check_interventions(found, TEXT)
     assert not found.only_streams
     with torch.no_grad():
-        assert found.stream_sums(TEXT).why_not.startswith("a layer reads more of earlier layers than the stream")
+        assert found.stream_sums(TEXT).why_not.startswith("a layer reads more from earlier layers than the")
 
 
 def test_a_model_without_a_read_out_is_refused():

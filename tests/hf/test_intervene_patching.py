@@ -184,7 +184,7 @@ def test_parts_that_are_ignored_are_refused(monkeypatch):
     edited = intervene.edited
     monkeypatch.setattr(intervene, "edited", lambda x, *given: edited(x, *given) if given[-1] == "z" else x)
     for site in "qkv":
-        refused(TheirDecoder(zoo.model_of("gpt-neox")), f"0 {site} of another text, given to the model's own", (site,))
+        refused(TheirDecoder(zoo.model_of("gpt-neox")), f"0 {site} of another text in the model's own", (site,))
 
 
 def test_contexts_that_are_not_the_models_are_refused(monkeypatch):
@@ -192,7 +192,7 @@ def test_contexts_that_are_not_the_models_are_refused(monkeypatch):
     weights = patching.AttentionTrace.patterns
     monkeypatch.setattr(patching.AttentionTrace, "patterns", lambda self: weights(patching.replace(self, softcap=None)))
     found = TheirDecoder(zoo.model_of("gemma-2"))
-    refused(found, "0 q as it was, put in for every head, changes nothing; they differ by")
+    refused(found, "0 patching every head with its own q changes nothing; they differ by")
     check_patching(found, zoo.tokens_of((2, 9)), ("z",))
 
 
@@ -201,7 +201,7 @@ def test_heads_that_look_by_more_than_queries_and_keys_are_refused_but_for_what_
     sizes = {key: value for key, value in zoo._llama.items() if key != "initializer_range"}
     config = transformers.DogeConfig(**sizes, initializer_range=0.2, keep_window_size=64)
     found = TheirDecoder(zoo.stirred(transformers.AutoModelForCausalLM.from_config(config)).eval())
-    refused(found, "0 queries, keys and values of another text do together what its contexts do, as nothing else")
+    refused(found, "0 queries, keys and values of another text have the same effect as its contexts, since nothing")
     check_patching(found, zoo.tokens_of((2, 9)), ("z", "pattern"))
 
 
@@ -273,5 +273,5 @@ def test_no_path_is_measured_where_the_whole_stream_is_normed():
     torch.manual_seed(0)
     config = transformers.OPTConfig(**zoo._wide, ffn_dim=48, word_embed_proj_dim=32, do_layer_norm_before=False)
     found = TheirDecoder(zoo.stirred(transformers.OPTForCausalLM(config)).eval())
-    with pytest.raises(UserError, match=r"\(layer 0 does not pass on as it is what enters it; it norms or weighs the"):
+    with pytest.raises(UserError, match=r"\(layer 0 does not pass its input on unchanged; it normalises or scales the"):
         head_paths(TwoRuns(found, *(zoo.tokens_of((2, 9), seed) for seed in (0, 1)), answer))

@@ -156,13 +156,13 @@ def damaged(path):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda folder: (folder / "config.json").unlink(), "has no config.json; a folder of Hugging Face has one"),
+        (lambda folder: (folder / "config.json").unlink(), "has no config.json; give a Hugging Face model folder"),
         (lambda folder: (folder / "config.json").write_text("{"), r"config.json: it cannot be read \("),
         (lambda folder: edit(folder, architectures=[]), "config.json names no architectures; add the model's class"),
         (
             lambda folder: edit(folder, architectures=["Llama9"], auto_map={"AutoModelForCausalLM": "code.Llama9"}),
-            r"it needs code that comes with it \(code.Llama9\), and code of a folder is not run; .*: "
-            "trust_code=True in Python, --trust-code on the command line",
+            r"it needs the code that comes with it \(code.Llama9\), which is not run by default. .* give "
+            "trust_code=True in Python, or --trust-code on the command line",
         ),
         (
             lambda folder: edit(folder, architectures=["Llama9"]),

@@ -236,7 +236,7 @@ def test_what_is_no_folder_with_a_model(gpt2, tmp_path):
     with pytest.raises(UserError, match=r"config.json: it is not a mapping"):
         headway.hf.load(gpt2)
     (gpt2 / "config.json").unlink()
-    with pytest.raises(UserError, match=r"has no config.json; a folder of Hugging Face has one"):
+    with pytest.raises(UserError, match=r"has no config.json; give a Hugging Face model folder"):
         headway.hf.load(gpt2)
 
 

@@ -80,7 +80,7 @@ def test_another_architecture_with_pruned_heads_says_what_to_do(tmp_path):
     config = transformers.BertConfig(vocab_size=61, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
     transformers.BertForMaskedLM(config).save_pretrained(tmp_path)
     changed(tmp_path, pruned_heads={"0": [1]})
-    with pytest.raises(UserError, match=r"reads pruned_heads only of a GPT-2 .*; write zeros for"):
+    with pytest.raises(UserError, match=r"supports pruned_heads only in GPT-2 .*; set the weights of"):
         headway.xray(tmp_path, tokens=TOKENS)
 
 

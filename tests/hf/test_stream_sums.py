@@ -80,11 +80,11 @@ def test_a_norm_between_the_heads_and_the_stream_is_found():
 @pytest.mark.parametrize(
     ("said", "layer"),
     [
-        ("layer 1 does not pass on as it is what enters it", lambda: Layer(lambda x, y: nn.LayerNorm(WIDTH)(x + y))),
-        ("layer 1 does not pass on as it is what enters it", lambda: Layer(lambda x, y: 0.9 * x + y)),
-        ("in layer 1 something is done to it", lambda: Layer(lambda x, y: x + 0.5 * y, after=nn.LayerNorm(WIDTH))),
-        ("in layer 1 something is done to it before it is", lambda: Layer(lambda x, y: x + 1.01 * y)),
-        ("in layer 1 something is done to it before it is", lambda: Layer(lambda x, y: x + y.tanh())),
+        ("layer 1 does not pass its input on unchanged", lambda: Layer(lambda x, y: nn.LayerNorm(WIDTH)(x + y))),
+        ("layer 1 does not pass its input on unchanged", lambda: Layer(lambda x, y: 0.9 * x + y)),
+        ("layer 1 transforms them", lambda: Layer(lambda x, y: x + 0.5 * y, after=nn.LayerNorm(WIDTH))),
+        ("layer 1 transforms them before adding", lambda: Layer(lambda x, y: x + 1.01 * y)),
+        ("layer 1 transforms them before adding", lambda: Layer(lambda x, y: x + y.tanh())),
     ],
 )
 def test_what_else_is_done_to_the_stream_is_said(said, layer):
@@ -96,7 +96,7 @@ def test_layers_that_are_not_run_one_after_the_other_are_no_sum():
     torch.manual_seed(0)
     one, other = Layer(), Layer()
     for said, run in (
-        ("what enters layer 1 is not what the layer before it gave", lambda x: other(one(x) + x)),
+        ("the input of layer 1 is not the output of the layer before it", lambda x: other(one(x) + x)),
         ("layer 0 is run 2 times", lambda x: other(one(one(x)))),
     ):
         assert sums(one, other, run=run).why_not == said

@@ -37,7 +37,7 @@ def test_five_repeats_of_one_seed_give_no_interval():
     assert (comparison.arm, comparison.baseline) == ("qk", "none")
     assert (comparison.n_pairs, comparison.interval, comparison.outcome) == (1, None, "few")
     warnings = "\n".join(results.warnings)
-    assert "seed 12345 has up to 5 runs in an arm: they count as one" in warnings
+    assert "seed 12345 has up to 5 runs in an arm: Headway uses their mean" in warnings
     assert "--seed run_num" in warnings
     asked = judge(data("../cases/judge_repeats_of_one_seed.csv"), arm="norm", seed="run_num", metric="val_loss")
     assert asked.judged[0].n_pairs == 5

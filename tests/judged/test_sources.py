@@ -282,8 +282,8 @@ REFUSED = {
     "1,2,3\n4,5,6\n": "its first line names no columns",
     "arm,seed,loss\na,0,1,2\n": "line 2: 4 cells under 3 columns",
     "arm,arm,loss\na,0,1\n": "two columns are named arm",
-    '{"arm": "a", "loss": 1}\n{"arm": "a", "lo\n{"arm": "b"}\n': "line 2: no JSON",
-    '{"arm": "a"}\n[1]\n': "line 2: a list; give an object a line",
+    '{"arm": "a", "loss": 1}\n{"arm": "a", "lo\n{"arm": "b"}\n': "line 2: not JSON",
+    '{"arm": "a"}\n[1]\n': "line 2: a list; give one object per line",
     "[1, 2]": "give a list of objects",
     "arm,seed,loss\na,0,1\na,1,2\n": "which columns name an arm",
     "arm,seed,loss\na,0,x\nb,1,y\n": "holds no number",
@@ -291,7 +291,7 @@ REFUSED = {
     "arm,seed,step,loss\na,0,500,1\na,0,1k,2\nb,0,500,2\nb,0,1k,3\n": "'1k' in column step is not a step",
     "arm,seed,x,y\na,0,1,2\nb,0,2,3\n": "which column is the metric",
     "u,v,loss\na,b,1\nb,a,2\na,b,2\nb,c,2\n": "which columns name an arm",
-    b"\xff\xfa\x00": "is no UTF-8",
+    b"\xff\xfa\x00": "is not UTF-8",
     b"arm\x00,seed\n": "holds zero bytes",
 }
 

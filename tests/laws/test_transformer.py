@@ -171,7 +171,7 @@ def test_what_attends_to_the_future_sees_strictly_later_keys_and_nothing_at_the_
 
 def test_what_attends_to_the_future_cannot_write():
     model = MODELS["attends to the future"]
-    said = r"this model attends to the future \(model.mask\), so it cannot generate text; take a model"
+    said = r"this model attends to the future \(model.mask\), so it cannot generate text; use a model"
     with pytest.raises(UserError, match=said):
         generate(built(model), [1, 2], n_tokens=3)
     with pytest.raises(UserError, match=said):

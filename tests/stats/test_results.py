@@ -330,7 +330,7 @@ def test_another_task_is_not_judged_as_merit(store, calls):
     assert comparison["verdict"].startswith(
         "2 heads, noisy vs 2 heads: higher, evaluation MSE +29.4 % (95 % CI 27.6 to 31.2; 3 seeds)"
     )
-    assert comparison["verdict"].endswith("; they are judged on different tasks")
+    assert comparison["verdict"].endswith("; they are evaluated on different tasks")
     assert len(content["tasks"]) == len(calls) == 2
     assert content["runs"][0]["task"] != content["runs"][3]["task"]
     assert content["baselines"] == content["tasks"][content["runs"][0]["task"]]["baselines"]

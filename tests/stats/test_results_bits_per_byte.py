@@ -77,7 +77,7 @@ def test_across_corpora_there_is_no_merit(tmp_path):
         content["metrics"]["eval_bits_per_byte"] = 1.0 + 0.01 * content["seed"] + 0.1 * (content["arm"] == "tiny")
         rewrite(file.parent, metrics=content["metrics"])
     (judged,) = results.build(Store.open(path)).judged
-    assert judged.verdict.endswith("; they are judged on different tasks")
+    assert judged.verdict.endswith("; they are evaluated on different tasks")
     assert "beat" not in judged.verdict
     assert "lose" not in judged.verdict
 

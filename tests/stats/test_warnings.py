@@ -34,7 +34,7 @@ def test_a_loss_that_still_falls_by_more_than_the_arms_differ_is_told(store, by,
     if warned:
         assert said == [
             "In the last tenth of training, the evaluation MSE still fell in 1 of 2 arms. In 1 head it "
-            "fell by 20 % or more. The compared difference, or the equivalence margin, is smaller (2 heads and 1 head: "
+            "fell by 20 % or more. This exceeds a compared difference or the equivalence margin (2 heads and 1 head: "
             "10 %). Train longer, or let the learning rate decay."
         ]
 
@@ -56,7 +56,7 @@ def test_a_learning_rate_that_moves_an_arm_by_more_than_the_arms_differ_is_told(
     if warned:
         assert said == [
             "Another learning rate changes the result of 1 of 2 arms. For 2 heads the gain is 24 % or more, "
-            "at 2 times its learning rate. A compared difference, or the equivalence margin, is smaller (1 head and 2 "
+            "at 2 times its learning rate. This exceeds a compared difference or the equivalence margin (1 head and 2 "
             "heads: 10 %). Rely on the verdicts at the best learning rates."
         ]
 
@@ -202,14 +202,14 @@ def test_an_answer_is_held_against_its_own_difference_and_not_against_the_farthe
     (said,) = [one for one in built.warnings if "still fell in" in one]
     assert said == (
         "In the last tenth of training, the evaluation MSE still fell in 2 of 3 arms. In 2 heads it fell by "
-        "3.0 % or more. The compared difference, or the equivalence margin, is smaller (4 heads and 2 heads: 0.60 %). "
+        "3.0 % or more. This exceeds a compared difference or the equivalence margin (4 heads and 2 heads: 0.60 %). "
         "Train longer, or let the learning rate decay."
     )
     assert built.doubts == (said,)
     h1, h4 = (next(c for c in built.judged if c.arm == arm) for arm in ("h1", "h4"))
     assert (h1.doubts, h4.doubts) == ((), ("falling",))
     assert h4.verdict.endswith(
-        "3 seeds); in doubt: in the last tenth of training, the evaluation MSE still fell by more than this difference "
+        "3 seeds); in doubt: in the last tenth of training, the evaluation MSE fell by more than this difference "
         "or the margin"
     )
     assert h1.verdict.endswith("3 seeds)")
@@ -236,7 +236,7 @@ def test_a_rate_that_moves_each_arm_by_more_than_an_answer_is_told(tmp_path, cal
     (said,) = built.doubts
     assert said == (
         "Another learning rate changes the result of 2 of 3 arms. For 4 heads the gain is 2.3 % or more, at 2 "
-        "times its learning rate. A compared difference, or the equivalence margin, is smaller (4 heads and 2 heads: "
+        "times its learning rate. This exceeds a compared difference or the equivalence margin (4 heads and 2 heads: "
         "0.60 %). Rely on the verdicts at the best learning rates."
     )
     assert {c.arm: c.doubts for c in built.judged if c.control is None} == {"h1": (), "h4": ("rates",)}
@@ -255,8 +255,7 @@ def test_a_contrast_is_held_against_the_mean_fall_of_its_sides(tmp_path, calls):
     (one,) = results.build(store.add("h4", noisy(1.03, 2), recorded=falling(0.0))).contrasts
     assert one.doubts == ("falling",)
     assert one.sentence.endswith(
-        "; in doubt: in the last tenth of training, the evaluation MSE still fell by more than this difference "
-        "or the margin"
+        "; in doubt: in the last tenth of training, the evaluation MSE fell by more than this difference or the margin"
     )
 
 
@@ -271,7 +270,7 @@ def test_what_is_no_better_than_the_bigram_model_carries_that_in_its_sentence_an
     (one,) = built.judged
     assert (one.outcome, one.doubts) == ("apart", ("untrained",))
     assert one.verdict.endswith(
-        "; in doubt: none of these arms is better than a bigram model, and such models cannot show what heads do"
+        "; in doubt: none of these arms beats a bigram model, and such models cannot show what heads do"
     )
     assert built.doubts == (words_of("a and b"),)
     assert built.warnings[: len(built.doubts)] == built.doubts

@@ -103,7 +103,7 @@ def write_a_later_schema(directory):
         (damage_by_truncation, "bytes instead of"),
         (damage_a_byte, "does not have the content that was written"),
         (lose_the_data, "No such file"),
-        (put_a_folder_there, "000000010.safetensors is a folder and no file"),
+        (put_a_folder_there, "000000010.safetensors is a folder, not a file"),
         (truncate_the_commit, "damaged"),
         (empty_the_commit, "schema"),
         (write_a_later_schema, "it has schema 2, and this Headway reads 1"),

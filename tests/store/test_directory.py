@@ -113,7 +113,7 @@ def test_a_directory_with_other_things_is_refused(tmp_path):
 @pytest.mark.parametrize(("make", "kind"), [(os.mkfifo, "pipe"), (os.mkdir, "folder")])
 def test_what_stands_in_the_place_of_the_document_is_named(tmp_path, make, kind):
     make(tmp_path / "experiment.yaml")
-    said = rf"its experiment\.yaml is a {kind} and no file; move that away; then `headway run` makes one"
+    said = rf"its experiment\.yaml is a {kind}, not a file; move that away; then `headway run` makes one"
     with pytest.raises(ResultsError, match=said):
         Store.open(tmp_path)
     with pytest.raises(ResultsError, match=said):

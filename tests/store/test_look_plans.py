@@ -182,8 +182,7 @@ def test_a_look_that_rests_on_runs_that_nobody_names_is_said(planned):
     (planned / "experiment.yaml").unlink()
     Store.with_runs(planned, of, of.select(seeds=2).runs)
     assert verified(planned) == [
-        f"{planned}/looks/after-3.json rests on runs that are gone: fast seed 2; `headway run` with its file trains "
-        "them"
+        f"{planned}/looks/after-3.json depends on missing runs: fast seed 2; `headway run` with its file trains them"
     ]
     Store.open(planned).drop("slow", seeds=1)
     assert len(verified(planned)) == 1
@@ -194,7 +193,7 @@ def test_a_look_that_rests_on_runs_that_nobody_names_is_said(planned):
 def test_a_look_after_which_a_question_was_settled_needs_no_further_seeds_of_its_arms(planned):
     keep(planned, "after-4", replace(LOOK, n_seeds=4))
     keep(planned, "after-6", replace(LOOK, n_seeds=6))
-    assert "after-6.json rests on runs that are gone: fast seeds 4-5 and slow seeds 4-5;" in verified(planned)[0]
+    assert "after-6.json depends on missing runs: fast seeds 4-5 and slow seeds 4-5;" in verified(planned)[0]
     (planned / "looks/after-4.json").unlink()
     resolved._change(planned, {"looks": {k: v for k, v in resolved.anchors(planned).items() if k != "after-4"}})
     keep(planned, "after-4", replace(LOOK, n_seeds=4, outcomes={"q": "same"}))

@@ -197,7 +197,7 @@ def test_a_run_that_the_document_names_is_missed_whatever_the_cache_says(path, l
     seeds = named.split()[1]
     them = "it" if seeds == "1" else "them"
     assert damages(path)[0] == (
-        f"{path}/runs/fast: experiment.yaml names {named}, and no folder is there; `headway run {path}` trains {them} "
+        f"{path}/runs/fast: experiment.yaml lists {named}, but there is no folder; `headway run {path}` trains {them} "
         f"again, and `headway drop {path} fast --seeds {seeds}` gives {them} up"
     )
     done = CliRunner().invoke(app, ["verify", str(path)])
@@ -220,7 +220,7 @@ def test_a_run_that_is_missing_can_be_dropped_and_is_missed_no_more(path):
     shutil.rmtree(path / "runs/fast/seed-1")
     done = CliRunner().invoke(app, ["drop", str(path), "fast", "--seeds", "0-1"])
     assert done.output == (
-        f"fast/seed-1 had no folder, and {path}/experiment.yaml does not name it any more; moved 1 run of fast "
+        f"fast/seed-1 had no folder; removed from {path}/experiment.yaml; moved 1 run of fast "
         f"(seed 0) to {path}/dropped; `headway run {path}` trains them again, and `headway compare` and `headway "
         "report` leave them out until then\n"
     )
@@ -235,8 +235,8 @@ def test_a_run_that_the_document_does_not_know_of_is_said_until_it_is_named(path
     (path / "experiment.yaml").write_bytes(older)
     shutil.rmtree(path / "runs/slow/seed-2")
     said = (
-        "fast seed 2: experiment.yaml does not name this run, so somebody put folders there, or it is an older "
-        f"document; `headway run {path}` names them"
+        "fast seed 2: experiment.yaml does not list this run: somebody added folders, or restored an older "
+        f"document; `headway run {path}` lists them again"
     )
     assert damages(path) == [said]
     assert said in results.build(Store.open(path)).warnings
@@ -417,7 +417,7 @@ def test_a_pipe_holds_nobody(path, name):
     file.unlink()
     os.mkfifo(file)
     os.mkfifo(path / ".checked.json")
-    assert any("it is not an ordinary file" in damage or "is a pipe and no file" in damage for damage in damages(path))
+    assert any("it is not an ordinary file" in damage or "is a pipe, not a file" in damage for damage in damages(path))
     assert Store.open(path).run("slow", 0).status == "damaged"
 
 

@@ -58,8 +58,8 @@ def test_records_are_read_as_they_are_written(tmp_path, records, text, values):
 @pytest.mark.parametrize(
     ("records", "text", "said"),
     [
-        ("m.jsonl", "loss 3\n", "line 1 of m.jsonl is no JSON mapping: 'loss 3'"),
-        ("m.jsonl", '{"loss": 1}\n[1]\n', "line 2 of m.jsonl is no JSON mapping"),
+        ("m.jsonl", "loss 3\n", "line 1 of m.jsonl is not a JSON mapping: 'loss 3'"),
+        ("m.jsonl", '{"loss": 1}\n[1]\n', "line 2 of m.jsonl is not a JSON mapping"),
         ("m.jsonl", '{"step": 7, "loss": NaN}\n', "loss is nan at step 7"),
         ("", "loss: inf\n", "loss is inf at step 0"),
     ],

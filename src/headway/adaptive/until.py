@@ -53,7 +53,7 @@ def margin_of(text: object, option: str = "until") -> float:
     if not margin > 0:
         raise UserError(f"{said}: no number of seeds shows that arms are equal; give a margin, such as 0.5%")
     if not margin < 100:
-        raise UserError(f"{said}: everything is as good within 100 %; give the difference that matters, such as 0.5%")
+        raise UserError(f"{said}: within 100 %, all arms count as equally good; give a smaller margin, such as 0.5%")
     return margin
 
 
@@ -64,9 +64,9 @@ def at_most_of(given: object) -> int:
         UserError: when it cannot end there.
     """
     if isinstance(given, bool) or not isinstance(given, int) or given < FEWEST:
-        raise UserError(f"at most {given} seeds: a verdict takes {FEWEST}; give {FEWEST} or more")
+        raise UserError(f"at most {given} seeds: a verdict needs {FEWEST}; give {FEWEST} or more")
     if given > MOST_SEEDS:
-        raise UserError(f"at most {given:,} seeds: there are {MOST_SEEDS:,}; give fewer")
+        raise UserError(f"at most {given:,} seeds: Headway allows {MOST_SEEDS:,}; give fewer")
     return given
 
 
@@ -81,7 +81,7 @@ def check_experiment(experiment: Experiment) -> None:
         what = "a yes or a no" if metric.unit == YES_OR_NO else f"a share ({metric.unit})"
         raise UserError(
             f"arms of {experiment.name} are compared by {metric_name(metric.name)}, which is {what} and may be 0, so "
-            "differences have no per cent; give a number of seeds"
+            "differences cannot be given in per cent; give a number of seeds"
         )
     if experiment.crossed:
         raise UserError(
@@ -248,13 +248,13 @@ class Until:
         if self.margin != former.margin:
             raise UserError(
                 f"until {messages.per_cent(self.margin)}: the plan of this directory has the margin "
-                f"{messages.per_cent(former.margin)}, which cannot change after an answer; take that margin, or "
+                f"{messages.per_cent(former.margin)}, which cannot change after an answer; use that margin, or "
                 "another directory"
             )
         if self.at_most is not None and self.at_most < former.at_most:
             raise UserError(
                 f"at most {self.at_most} seeds: the plan of this directory has {former.at_most}, and the level of each "
-                "interim analysis depends on it; take that number, or another directory"
+                "interim analysis depends on it; use that number, or another directory"
             )
         return former
 

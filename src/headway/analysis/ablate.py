@@ -306,8 +306,8 @@ def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:
     assert own.targets is not None
     if (asked := int((own.targets >= 0).sum())) < own.size:
         yield (
-            f"the loss is a mean over the {asked:,} of {own.size:,} tokens at which an answer is asked for, "
-            "and where nats per token are said, these tokens are meant"
+            f"the loss is a mean over the {asked:,} of {own.size:,} tokens with an answer; "
+            "nats per token refer to these tokens"
         )
     if (n := _n_documents(own)) < min(LEAST, len(own)):
         its, only = ("its", "it") if n == 1 else ("their", "them")
@@ -317,13 +317,13 @@ def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:
         )
     if len(own) < LEAST:
         yield (
-            f"intervals are over {len(own)} sequences, which cannot show how skewed effects are: each interval holds "
-            f"only if they are not, and none holds for all heads at once; give a text of {LEAST} documents or more"
+            f"intervals are over {len(own)} sequences, too few to detect skewed effects. They are valid only "
+            f"without skew, and none is simultaneous over all heads; give a text of {LEAST} documents or more"
         )
     if len(other) < len(own):
-        yield (f"{counted(len(other), 'other sequence')} for {len(own)} sequences: some stand in more than once")
+        yield (f"{counted(len(other), 'other sequence')} for {len(own)} sequences: some replace more than one sequence")
     if opened.kind == "future":
-        yield "this model attends to what comes later; its loss is of the next token all the same, as in its training"
+        yield "this model attends to later tokens; its loss is still that of the next token, as in its training"
 
 
 def _about_reference(work: "BatchedText", exact: ExactEffects, other: TextInput) -> Iterator[str]:
@@ -338,13 +338,13 @@ def _about_reference(work: "BatchedText", exact: ExactEffects, other: TextInput)
         most = max(told, key=lambda each: abs(told[each]))
         more = told[most]
         yield (
-            f"replacements come from {counted(len(other), 'other sequence')}; intervals do not include their error: "
-            f"with a quarter of them, the mean ablation of {named(most)} gives {number(effect[most] + more)} instead "
-            f"of {number(effect[most])} nats per token, so all of them still add about {number(more / 3)} to "
+            f"replacements come from {counted(len(other), 'other sequence')}; intervals leave out sampling error. "
+            f"With a quarter of them, the mean ablation of {named(most)} gives {number(effect[most] + more)} instead "
+            f"of {number(effect[most])} nats per token, so the error with all of them is about {number(more / 3)} to "
             f"{number(more)}; give a longer reference"
         )
     elif not errors and other.size < LOSS_TOKENS:
         yield (
-            f"replacements come from {other.size:,} tokens only: intervals of mean ablation do not include their "
+            f"replacements come from {other.size:,} tokens only: intervals of mean ablation leave out their sampling "
             "error; give a longer reference"
         )

@@ -111,8 +111,8 @@ class TextInput:
         """
         if self.examples and self.tokens.ndim != 2:
             raise UserError(
-                f"{model}: its inputs and answers are numbers and no tokens, and {verb} tokens; `headway xray` "
-                "measures its heads on them"
+                f"{model}: its inputs and answers are numbers, not tokens, and {verb} tokens; `headway xray` "
+                "measures its heads on these inputs"
             )
 
     def read(
@@ -134,7 +134,7 @@ class TextInput:
         if self.examples:
             if length not in (None, self.length):
                 raise UserError(
-                    f"length {length}: {self.name} have {self.length} tokens each, and are read whole; leave it out"
+                    f"length {length}: {self.name} have {self.length} tokens each, and are read whole; leave length out"
                 )
             return self.part(np.s_[: sequences or max(1, TOKENS // self.length)])
         if self.corpus is None:
@@ -242,7 +242,7 @@ def one_input(model: object, text: Any, tokens: Any, needs: str) -> TextInput:
     if text is None and tokens is None and isinstance(model, str | Path):
         return text_input(own_text(model))
     if (text is None) == (tokens is None):
-        raise UserError(f"{needs}: give one of text= and tokens=")
+        raise UserError(f"{needs}: give either text= or tokens=")
     return text_input(text) if tokens is None else replace(text_input(tokens), name="tokens that were given")
 
 
@@ -264,12 +264,12 @@ def no_text(run: RunSpec) -> str:
     end = "it can neither read a text nor write one"
     if getattr(run.model, "encoder", None) is not None:
         return (
-            f"was trained on {run.task.title}, whose inputs are numbers and no tokens: {end}; `headway xray` reads its "
+            f"was trained on {run.task.title}, whose inputs are numbers, not tokens: {end}; `headway xray` reads its "
             "own examples"
         )
     return (
-        f"was trained on {run.task.title}, whose tokens are no text: {end}; `headway xray`, `look` and `ablate` read "
-        "the task's own examples where no --text is given"
+        f"was trained on {run.task.title}, whose tokens are not text: {end}; `headway xray`, `look` and `ablate` read "
+        "the task's own examples if you give no --text"
     )
 
 
@@ -283,7 +283,7 @@ def own_text(model: object) -> str | TextInput:
         UserError: if the model has no text, or a text of ids.
     """
     if not isinstance(model, str | Path):
-        raise UserError("a model in memory brings no text to read: give one with text=")
+        raise UserError("a model in memory has no text of its own: give a text with text=")
     from headway.config.lm.text import holds_ids
     from headway.store.run import Run
 
@@ -427,8 +427,8 @@ def with_targets(opened: Opened, text: TextInput, targets: Any, other: TextInput
         targets = _array_in(Path(targets), "targets")
     if text.corpus is not None or (other is not None and other.corpus is not None):
         raise UserError(
-            "targets were given, so the text and the other text must be tokens, too; give text, and reference if there "
-            "is one, as (sequence, pos) tokens"
+            "targets need inputs that are tokens; give text, and reference if you use it, as tokens of shape "
+            "(sequence, pos)"
         )
     inputs, wanted = opened.checked(text.tokens), np.atleast_2d(array_of(targets))
     opened.checked(np.where(wanted == -1, 0, wanted))
@@ -529,7 +529,7 @@ class LossSoFar:
                 self.nats += float(mean_nll(logits[None, : len(wanted)], wanted[None])) * n
                 self.tokens += n
         if not math.isfinite(self.nats):
-            self.why = "its loss on the text is not a number: its logits overflow, after heads that do not"
+            self.why = "its loss on the text is not finite: its logits overflow, although its heads do not"
 
     @property
     def mean(self) -> float | None:
@@ -540,14 +540,14 @@ class LossSoFar:
         """Return why the loss cannot be measured, or None if it can."""
         opened = self.opened
         if opened.reads_numbers:
-            return "its loss is a squared error and not in nats: the report of its runs tells it"
+            return "its loss is a squared error, not in nats; the report of its runs gives it"
         if given:
             return None
         if not opened.causal:
             return f"its loss on the text is not measured: {_NOT_CAUSAL[opened.kind]}"
         readout = None if opened.ours is None else opened.ours.model.readout
         if readout is not None:
-            return f"its loss on these tokens is not known: it gives one of {readout} answers, and not the next token"
+            return f"its loss on these tokens is not known: it predicts one of {readout} answers, not the next token"
         return None
 
     def _logits(self, reading: "Redrawable", tokens: "torch.Tensor", at: int) -> "torch.Tensor | None":
@@ -571,9 +571,9 @@ class LossSoFar:
 
 
 _NOT_CAUSAL = {
-    "future": "it attends to what comes later",
-    "bidirectional": "every position sees every other, the one that it would predict among them",
-    "masked": "a masked model predicts hidden tokens, and nothing is hidden from it here",
+    "future": "it attends to later tokens",
+    "bidirectional": "every position sees all others, including the token to predict",
+    "masked": "a masked model predicts masked tokens, and no token is masked here",
     "encoder-decoder": "its decoder reads the text that its encoder has read; `headway xray --decoder-text` gives the "
     "decoder a text of its own",
 }

@@ -78,7 +78,7 @@ def kept_steps(
     few, many = max((1 + at for step in fitted for _, at in step.patterns), default=0), len(shown.sequences)
     if few == many:
         return fitted, ()
-    note = f"while it trained, patterns of {few} of {counted(many, 'sequence')} are kept, {below}"
+    note = f"during training, patterns of {few} of {counted(many, 'sequence')} are kept, {below}"
     return fitted, (note if few else f"patterns during training were left out, {below}",)
 
 

@@ -334,7 +334,7 @@ class PageRoom:
     def left_out(self, kept: Sequence[int]) -> Iterator[str]:
         """Yield a sentence on the steps that the page leaves out."""
         if (few := len(self.steps(kept))) < len(kept):
-            yield f"circuits are those of {few} of {counted(len(kept), 'step')} whose weights were kept"
+            yield f"circuits are shown for {few} of {counted(len(kept), 'step')} with stored weights"
 
     def for_patterns(self, n_steps: int) -> int:
         """Return the bytes that are left for patterns, before a page encodes them as letters."""

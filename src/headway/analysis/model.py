@@ -108,7 +108,7 @@ _TOKENS = 200
 """The default number of generated tokens."""
 _ENOUGH = 64
 """Characters of a document that are read for each token that is wanted: more than any tokenizer takes for one."""
-_GIVE = "tokenizer: give the one that it was trained with, as a folder, or as bytes or gpt2; or ids for token ids"
+_GIVE = "tokenizer: give the model's tokenizer, as a folder, bytes or gpt2; or give ids for token ids"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -168,7 +168,7 @@ class Opened:
                 broken.setdefault(where, []).append(rest)
         if broken:
             said = "; ".join(f"{where}: {', '.join(names)}" for where, names in broken.items())
-            raise UserError(f"{self.name}: weights are NaN or infinite, {so} ({said}); take another checkpoint")
+            raise UserError(f"{self.name}: weights are NaN or infinite, {so} ({said}); use another checkpoint")
 
     @property
     def causal(self) -> bool:
@@ -299,7 +299,7 @@ class Opened:
         encoder = self.encoder
         room = length - len(encoder.before) - len(encoder.after)
         if room < 1:
-            raise UserError(f"length {length}: the tokenizer puts {length - room} tokens around a text; give more")
+            raise UserError(f"length {length}: the tokenizer adds {length - room} tokens to a text; give more")
         between = [encoder.end] if self.causal and encoder.end is not None else []
         stream: list[int] = []
         ends: list[int] = []
@@ -347,7 +347,7 @@ class Opened:
         written = generate(model, start, n_tokens=wanted, stop=encoder.end if stop else None, **sampling)
         if (length := len(start) + len(written)) > n_ctx:
             warnings.warn(
-                f"the text has {length} tokens, but the model was trained on {n_ctx}; it never saw later ones",
+                f"the text has {length} tokens, but the model was trained on {n_ctx}; it never saw later positions",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -396,8 +396,8 @@ class Opened:
         """Inputs as (sequence, pos, number)."""
         found = array_of(given)
         if found.ndim != 3 or not found.size or found.shape[2] != self.vocab_size or found.dtype.kind != "f":
-            wanted = f"(sequence, pos, {self.vocab_size}) of them, and what was given is of shape {found.shape}"
-            raise UserError(f"{self.name} reads numbers, {wanted} and type {found.dtype}")
+            wanted = f"of shape (sequence, pos, {self.vocab_size}), but the given array has shape {found.shape}"
+            raise UserError(f"{self.name} reads numbers {wanted} and type {found.dtype}")
         return found.astype(np.float32)
 
 
@@ -442,7 +442,7 @@ def array_of(given: "TokenIds") -> np.ndarray:
     try:
         return np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
     except ValueError:
-        raise UserError("sequences of different lengths were given; give those of one length at a time") from None
+        raise UserError("sequences of different lengths were given; give sequences of one length at a time") from None
 
 
 def _ids_alone(encoding: Mapping[str, Any]) -> np.ndarray:
@@ -486,16 +486,16 @@ def _beginnings(documents: "Iterable[str] | Iterable[tuple[str, bool]]", most: i
 def not_ours(name: str, architecture: str) -> str:
     """Return why a model of another architecture cannot do what only Headway's own can, and what to do."""
     return (
-        f"{name} is a {architecture}, which Headway's own model cannot be: its heads can be measured, but only "
-        "Headway's own models write and are exported; give a run, or a folder of GPT-Neo, GPT-2, Llama, Mistral or of "
-        "`headway export`"
+        f"{name} is a {architecture}, which Headway cannot load as its own model. Its heads can be measured, but only "
+        "Headway's own models generate text or are exported; give a run, or a folder of GPT-Neo, GPT-2, Llama, Mistral "
+        "or of `headway export`"
     )
 
 
 def not_maskable(module: str) -> str:
     """Return why heads of a user's own module cannot be masked, and what can be given instead."""
     return (
-        f"model: a path, or one of Headway's models or of transformers was expected, but a {module} was given; its "
+        f"model: give a path, a Headway model or a transformers model; a {module} was given, and its "
         "heads can only be measured (headway.xray)"
     )
 
@@ -504,8 +504,8 @@ def not_prunable(name: str, architecture: str) -> str:
     """Return why heads of a model cannot be removed, and what can be done with it."""
     return (
         f"{name} is a {architecture}: its heads can be measured (`headway xray`) and, in a decoder, masked (`headway "
-        "ablate`) and patched (`headway patch`), but not yet removed; Headway does that to its own runs, to GPT-Neo, "
-        "GPT-2, Llama and Mistral, and to folders of `headway export`"
+        "ablate`) and patched (`headway patch`), but not yet removed; Headway removes heads of its own runs, of "
+        "GPT-Neo, GPT-2, Llama and Mistral, and of folders of `headway export`"
     )
 
 
@@ -564,7 +564,7 @@ def _download(name: str) -> str:
     if not is_name or not re.search(r"[/\d-]", name):
         return ""
     folder = name.rpartition("/")[2]
-    return f". Headway downloads no models; if it is one of the hub: hf download {name} --local-dir {folder}"
+    return f". Headway downloads no models; if this one is on the hub: hf download {name} --local-dir {folder}"
 
 
 def _what_else(path: Path) -> str:
@@ -581,7 +581,7 @@ def _what_else(path: Path) -> str:
     if others := names_in(path):
         few = ", ".join(others[:4]) + ", ..." * (len(others) > 4)
         return (
-            f"it holds no model that Headway reads (there is {few}); give {KINDS}. A model of another format becomes "
-            "one with transformers: save_pretrained(FOLDER), of its model and of its tokenizer"
+            f"it holds no model that Headway reads (there is {few}); give {KINDS}. To convert another format, call "
+            "save_pretrained(FOLDER) of transformers on the model and on its tokenizer"
         )
     return f"it is empty; give {KINDS}"

@@ -92,7 +92,7 @@ def open_model(
             opened = _from_path(path, tokenizer, for_, trust_code=trust_code)
         else:
             opened = _in_memory(path, tokenizer, for_, tokens)
-        opened.check_finite("so it has nothing to say" if for_ == "write" else "so its heads say nothing")
+        opened.check_finite("so it cannot generate text" if for_ == "write" else "so its heads cannot be measured")
         if for_ in ("trace", "intervene", "prune"):
             _check_heads(opened)
         if target is not None and isinstance(path, str | Path):
@@ -252,7 +252,7 @@ def _named(tokenizer: Any) -> Any:
         return tokenizer
     name = str(tokenizer)
     if re.fullmatch(r"bpe-\d+", name):
-        raise UserError(f"tokenizer {name} was trained on some corpus; give the folder of its tokenizer.json")
+        raise UserError(f"tokenizer {name} depends on its corpus; give the folder of its tokenizer.json")
     folder = Path(name).expanduser()
     if not folder.is_dir():
         return open_tokenizer(name, tuple)
@@ -273,7 +273,7 @@ def _of_run(folder: ModelFolder) -> Opened:
     inside(path, "tokenizer.json")
     n_ctx = run.spec.task.n_ctx
     if n_ctx is None:
-        raise UserError(f"{path}: it is a run of the in-context laboratory, which has no language; give a text run")
+        raise UserError(f"{path}: it is a run of the in-context laboratory, which has no text; give a text run")
     if run.status != "done":
         raise UserError(f"{path}: {_progress(run)}; `headway run` on its results directory finishes it")
     if run.seal is not None:  # its arrays say of themselves what they must be
@@ -363,8 +363,8 @@ def _is_of_transformers(model: "torch.nn.Module") -> bool:
 
 
 _BRING = (
-    "a module that is brought has a method trace(tokens), which gives a headway.Trace of what each attention did, as "
-    "headway.plain_attention makes it of an attention's matrices"
+    "your own module needs a method trace(tokens) that returns a headway.Trace with a record of each attention; "
+    "headway.plain_attention makes such a record of an attention's matrices"
 )
 
 
@@ -378,7 +378,7 @@ def _brought(model: Any, given: "TokenIds | None") -> Opened:
     if not callable(getattr(model, "trace", None)):
         raise UserError(f"{name} returns no record of its heads: {_BRING}")
     if given is None:
-        raise UserError(f"{name} reads tokens alone, and a text was given: give tokens=, whole numbers (sequence, pos)")
+        raise UserError(f"{name} reads only tokens, but a text was given: give tokens=, whole numbers (sequence, pos)")
     if next(model.parameters(), None) is None:
         raise UserError(f"{name} has no parameters, so it is on no device; register its weights as parameters")
     tokens = whole_numbers(given)

@@ -92,7 +92,7 @@ class TextPairs:
         first = len(self.clean[0])
         if not by_position and opened.kind != "future":
             return
-        why = "each position is patched by itself" if by_position else "this model attends to what comes later"
+        why = "each position is patched on its own" if by_position else "this model attends to later tokens"
         for at, ids in enumerate(self.clean):
             if len(ids) != first:
                 raise UserError(
@@ -147,11 +147,11 @@ class TextPairs:
                 yield f"{name} has {n} tokens; its first, [{self.words[first]}], is asked about"
         if self.n == 1:
             yield (
-                "one pair of texts says what happens on these texts, and nothing of others: there is no interval; give "
-                "files with a text in each line for intervals over pairs"
+                "with one pair of texts there is no interval, and effects hold for this pair only; give files with "
+                "one text per line for intervals over pairs"
             )
         elif self.n < _FEW:
-            yield f"intervals are over {self.n} pairs only, and so they are wide: give more"
+            yield f"intervals are over {self.n} pairs only, so they are wide: give more pairs"
 
     def _answer(self, ids: list[list[int]], several: str) -> str:
         first = {each[0] for each in ids}
@@ -171,13 +171,13 @@ def text_or_lines(given: str, what: str) -> str | list[str]:
             return given
         lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError:
-        raise UserError(f"{what} {given}: it is a file that is not a text in UTF-8; give one text a line") from None
+        raise UserError(f"{what} {given}: this file is not UTF-8 text; give one text per line") from None
     except (OSError, ValueError):
         return given  # what no file system takes as a name is a text
     if lines == [""]:
-        raise UserError(f"{what} {given}: the file is empty; give one text a line")
+        raise UserError(f"{what} {given}: the file is empty; give one text per line")
     if empty := [at + 1 for at, line in enumerate(lines) if not line]:
-        raise UserError(f"{what} {given}: line {empty[0]} is empty; give one text a line, and no line between them")
+        raise UserError(f"{what} {given}: line {empty[0]} is empty; give one text per line, without empty lines")
     if len(lines) > MOST:
         raise UserError(f"{what} {given}: it has {len(lines):,} lines, but at most {MOST:,} pairs are read; give fewer")
     return lines

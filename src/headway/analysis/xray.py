@@ -118,7 +118,7 @@ class XRayNotes(list[str]):
         wide = widest(attentions)
         if read.size < 2 * wide:
             self.append(
-                f"on {read.size:,} positions heads that are {wide} wide look much alike whatever they do: give more "
+                f"on {read.size:,} positions, heads of width {wide} look similar even if they are unrelated: give more "
                 "text"
             )
         alone = sum(attention.n_heads == 1 for attention in attentions)
@@ -126,8 +126,8 @@ class XRayNotes(list[str]):
             self.append(f"{alone} of {len(attentions)} attentions have one head: a metric of pairs needs two heads")
         if len(read) < TEXTS:
             self.append(
-                f"scores have no intervals over {counted(len(read), 'sequence')}: what is said of heads holds for this "
-                f"text; {TEXTS} sequences give intervals"
+                f"scores have no intervals over {counted(len(read), 'sequence')}, so findings hold for this text only; "
+                f"{TEXTS} sequences give intervals"
             )
 
     def repeats_enough(self, read: TextInput) -> bool:
@@ -316,7 +316,7 @@ def read_pairs(
             sides.append(ids)
     if not sides or not all(sides):
         raise UserError(
-            f"{files[0]} and {files[1]}: a line has no tokens, or there is no line; write a source and a target on each"
+            f"{files[0]} and {files[1]}: a line has no tokens, or a file is empty; give a source and a target per line"
         )
     padded = pad_sequence([torch.tensor(ids) for ids in sides], batch_first=True, padding_value=-100)
     inputs = padded.unflatten(0, (-1, 2)).mT.numpy()
@@ -337,7 +337,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
 
     drawn = DRAWS if draws is None else draws
     if not 0 <= drawn <= MOST_DRAWS:
-        raise UserError(f"draws {drawn}: give 0, and none are drawn, to {MOST_DRAWS:,}")
+        raise UserError(f"draws {drawn}: give a number from 0 (none) to {MOST_DRAWS:,}")
     if read.targets is not None and is_too_few(read, _attentions(opened, read)):
         return short_text_xray(opened, read)
     length = read.length if read.wanted is None else read.wanted[1]
@@ -418,16 +418,16 @@ def _period(opened: Opened, length: int, read: TextInput, notes: XRayNotes) -> i
     from headway.heads.measure import tokens_to_repeat
 
     if opened.reads_numbers:
-        notes.append("induction and duplicate-token scores are of tokens, and this model reads numbers")
+        notes.append("induction and duplicate-token scores need tokens, but this model reads numbers")
         return None
     if not opened.causal:
-        notes.append("induction and duplicate-token scores are of causal models only: here they say nothing")
+        notes.append("induction and duplicate-token scores are not measured, since this model is not causal")
         return None
     n_tokens = len(tokens_to_repeat(read.tokens))
     period = min(_PERIOD, length // 2, n_tokens)
     if period < 2:
         why = f"{counted(n_tokens, 'token')} of the text" if n_tokens < 2 else f"a length of {length}"
-        notes.append(f"{why} is too short for tokens that are repeated: no induction score")
+        notes.append(f"{why} is too short to repeat tokens, so there is no induction score")
         return None
     return period
 
@@ -445,8 +445,8 @@ def _composition(
     if not model.model.residual:
         if np.count_nonzero(model.n_heads) > 1:
             notes.append(
-                "composition is left out: this model has no residual stream (model.residual false) that later heads "
-                "would read earlier ones in"
+                "composition is left out: this model has no residual stream (model.residual false) through which "
+                "later heads could read earlier heads"
             )
         return None
     d_model, layout = model.model.d_model, model.model.layout

@@ -1,4 +1,4 @@
-"""Files, hashes, random streams and wording that every other folder uses.
+"""Files, hashes, random streams and wording for all other folders.
 
 * `files`: atomic writes, and safe paths inside a results directory; `identity`: the hash of a JSON value;
 * `rng`: a random stream for each seed and purpose; `text`: numbers and lists written for a sentence;

@@ -176,7 +176,7 @@ def instead_of_file(path: Path) -> str:
         return ""
     kinds = ((stat.S_ISREG, ""), (stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"))
     kind = next((name for is_kind, name in kinds if is_kind(mode)), "device")
-    return f"is a {kind} and no file" if kind else ""
+    return f"is a {kind}, not a file" if kind else ""
 
 
 def appending(path: Path) -> int:
@@ -232,8 +232,8 @@ def derived(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         failing, full = error.errno in (errno.EROFS, errno.EIO, errno.ESTALE), error.errno in FULL
-        todo = "see that its file system works and can be written" if failing else "free space or check permissions"
-        todo = "move what stands there away" if error.errno == errno.EISDIR else todo
+        todo = "check that its file system works and is writable" if failing else "free space or check permissions"
+        todo = "move away what is there" if error.errno == errno.EISDIR else todo
         wrong, todo = (error.strerror, todo) if not lacks_inodes(error, path) else (NO_INODE, "delete some files there")
         kind = StorageFailed if failing or full else ResultsError
         raise kind(f"{path} cannot be written: {wrong}; {todo}, and try again") from error
@@ -396,7 +396,7 @@ def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[byte
         return open(descriptor, "rb", buffering=buffering)
     os.close(descriptor)
     if stat.S_ISREG(mode):
-        sizes = f"{status.st_size / 1e6:,.0f} MB, and no such file has more than {largest / 1e6:,.0f} MB"
+        sizes = f"{status.st_size / 1e6:,.0f} MB, above the limit of {largest / 1e6:,.0f} MB for such a file"
         raise NotOrdinary(errno.EFBIG, f"it has {sizes}", str(path))
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -492,7 +492,7 @@ def read_json(path: Path, largest: int) -> Any:
         with ordinary(path, links=True) as file:
             text = file.read(largest + 1)
         if len(text) > largest:
-            raise UserError(f"{path}: it is larger than {largest / 1e6:g} MB, as no such file is; fetch it again")
+            raise UserError(f"{path}: it is larger than {largest / 1e6:g} MB, the largest allowed; fetch it again")
         content = json.loads(text)
         if _is_deeper(content, DEEPEST_JSON):
             raise RecursionError
@@ -559,7 +559,7 @@ def private_folder(name: str) -> tuple[Path, str]:
         return folder, ""
     instead = Path(tempfile.mkdtemp(prefix=f"headway-{name}-"))
     atexit.register(shutil.rmtree, instead, ignore_errors=True)
-    return instead, f"{folder} is not used: {why_not}; {name} keeps nothing from run to run until that is put right"
+    return instead, f"{folder} is not used: {why_not}; until this is fixed, {name} keeps nothing between runs"
 
 
 def _why_not_private(folder: Path) -> str:
@@ -572,12 +572,12 @@ def _why_not_private(folder: Path) -> str:
         if not stat.S_ISDIR(status.st_mode):
             return "it is not a folder but a file or a link; remove it"
         if status.st_uid != os.getuid():
-            return "it belongs to somebody else, who decides what would be run from it; remove it"
+            return "it belongs to another user, who could put code into it that would then run; remove it"
         if status.st_mode & _OTHERS_WRITE:
-            return "others can write to it, and what would be run from it may be theirs; remove it"
+            return "other users can write to it, and their code could run from it; remove it"
         above = folder.parent.stat().st_mode
         if above & stat.S_IWOTH and not above & stat.S_ISVTX:
-            return f"everybody can write to {folder.parent} and exchange it; take that right away, then remove it"
+            return f"every user can write to {folder.parent} and replace it; remove that permission, then remove it"
         folder.chmod(_PRIVATE)
         if not os.access(folder, os.W_OK | os.X_OK):
             return "it cannot be written; check permissions"

@@ -130,17 +130,17 @@ WARNINGS = {
     ),
     "still_falling": (
         "In the last tenth of training, the {quantity} still fell in {n} of {all} arms. In {most} it fell by "
-        "{least} % or more. The compared difference, or the equivalence margin, is smaller ({sides}: {apart} %). "
+        "{least} % or more. This exceeds a compared difference or the equivalence margin ({sides}: {apart} %). "
         "Train longer, or let the learning rate decay."
     ),
     "fell_as_rates_decayed": (
-        "In the last tenth of training, as the learning rate decayed, the {quantity} fell in {n} of {all} arms. A "
-        "compared difference, or the equivalence margin, is smaller ({sides}: {apart} %). Longer training may change "
+        "In the last tenth of training, as the learning rate decayed, the {quantity} fell in {n} of {all} arms. "
+        "This exceeds a compared difference or the equivalence margin ({sides}: {apart} %). Longer training may change "
         "the answer."
     ),
     "rates_matter": (
         "Another learning rate changes the result of {n} of {all} arms. For {most} the gain is {least} % or more, at "
-        "{factor} times its learning rate. A compared difference, or the equivalence margin, is smaller ({sides}: "
+        "{factor} times its learning rate. This exceeds a compared difference or the equivalence margin ({sides}: "
         "{apart} %). Rely on the verdicts at the best learning rates."
     ),
     "diverged": "Diverged runs are left out ({runs}). The comparison uses the other runs.",
@@ -166,8 +166,8 @@ WARNINGS = {
         "rate of false positives to {rate} %."
     ),
     "late_plan": (
-        "{n} seeds were run before the plan of interim analyses was made. They count as its analyses at {seeds} "
-        "seeds. Verdicts from before the plan no longer hold."
+        "{n} seeds were run before the plan of interim analyses was made. Its analyses at {seeds} seeds therefore "
+        "count as made. Verdicts from before the plan no longer hold."
     ),
     "late_plan_again": "Since there was a verdict at {n} seeds before the plan, the false-positive rate is {rate} %.",
     "former_rules": (
@@ -186,23 +186,16 @@ FINDINGS = {
     "nothing_differs": "No head clearly differs in any metric from {draws} random copies of its layer on this text.",
     "not_compared": "The heads were not compared with random heads, so Headway names no special heads.",
     "score": "{heads} {value:z.2f}",
+    "pair": "{heads} ({value:z.2f})",
     "share_of_layer": "{heads} {share:.1%} (equal share {even:.1%})",
     "path": "{writer} → {reader} {value:z.2f} ({share:z.0%})",
-    "special": (
-        "{role}: {heads:5} (random heads {untrained:z.2f}). The score is the {meaning}. Headway names heads with "
-        "{least:.2f} or more."
-    ),
-    "no_special": (
-        "{role}: none. The highest score is {value:below} ({heads}). Headway names heads with {least:.2f} or more."
-    ),
-    "no_clear_special": (
-        "{role}: none is clear. The highest score is {value:below} ({heads}). Headway names heads with {least:.2f} "
-        "or more."
-    ),
+    "special": "{role}: {heads:5} (random heads {untrained:z.2f}). The score is the {meaning}. Threshold: {least:.2f}.",
+    "no_special": "{role}: none. The highest score is {value:below} ({heads}). Threshold: {least:.2f}.",
+    "no_clear_special": "{role}: none is clear. The highest score is {value:below} ({heads}). Threshold: {least:.2f}.",
     "interval": "The 95 % CI of the score is {interval:z.2f}.",
     "intervals": "The 95 % CIs of these scores lie above {low:z.2f}.",
-    "untrained": "Random heads have {untrained:z.2f} on average.",
-    "by_place": "A purely positional head would have {by_place:z.2f}.",
+    "untrained": "Random heads score {untrained:z.2f} on average.",
+    "by_place": "A purely positional head would score {by_place:z.2f}.",
     "reached": "Random heads could reach this score by chance.",
     "chancy": "Scores that may be due to chance (compared with {draws} random copies): {heads:5}.",
     "unclear": "Heads not clearly above the threshold: {heads:5}.",
@@ -293,7 +286,7 @@ FINDINGS = {
     "unknown_answer": "No restored shares are given, since the model does not clearly know the answer.",
     "favours_corrupted": "The corrupted text favours the answer more than the clean text: nothing can be restored.",
     "equal_metric": "The metric does not differ between the texts, so there is nothing to restore.",
-    "unclear_difference": "This difference is not clearly different from 0, so there is nothing to restore.",
+    "unclear_difference": "The 95 % CI of this difference includes 0, so there is nothing to restore.",
     "restored": "Patching {part} restores these shares of the {quantity}: {heads:2}.",
     "none_restored": "Patching {part}: no head clearly restores any of the {quantity}.",
     "by_position": "Positions are patched one at a time, and their shares are summed.",
@@ -322,12 +315,8 @@ DOUBTFUL = {
 """The warnings that may make answers worth nothing, each with a heading."""
 
 IN_DOUBT = {
-    "untrained": (
-        "in doubt: none of these arms is better than a bigram model, and such models cannot show what heads do"
-    ),
-    "falling": (
-        "in doubt: in the last tenth of training, the {metric} still fell by more than this difference or the margin"
-    ),
+    "untrained": "in doubt: none of these arms beats a bigram model, and such models cannot show what heads do",
+    "falling": "in doubt: in the last tenth of training, the {metric} fell by more than this difference or the margin",
     "rates": "in doubt: another learning rate changes the {metric} by more than this difference or the margin",
 }
 """The clause in the sentence of an answer by the kind of its doubt."""
@@ -496,10 +485,10 @@ def agreement(says: str, kind: Kind) -> str:
     """Return whether a verdict is what a published claim says of the same sides.
 
     Examples:
-        >>> agreement("better", "worse"), agreement("better", "open")
-        ('does not agree', 'inconclusive')
+        >>> agreement("better", "worse"), agreement("better", "open"), agreement("not better", "worse")
+        ('does not agree', 'inconclusive', 'agrees')
     """
-    if kind == says:
+    if kind == says or (says == "not better" and kind in ("worse", "same")):
         return AGREES
     return DOES_NOT_AGREE if kind in (*CLEAR, "same") else NO_VERDICT
 

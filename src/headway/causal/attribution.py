@@ -126,8 +126,8 @@ def check_gradients(model: Intervenable) -> None:
         if not parameter.is_floating_point() or parameter.is_inference():
             was = "made under torch.inference_mode" if parameter.is_inference() else f"of type {parameter.dtype}"
             raise UserError(
-                f"gradients are needed, but the weights {name} are {was} and have none; load the model without, or "
-                "take a method that needs none, such as ablation"
+                f"the weights {name} are {was} and have no gradients; load the model in another way, or "
+                "use a method that needs no gradients, such as ablation"
             )
 
 

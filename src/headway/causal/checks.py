@@ -128,7 +128,7 @@ def _fast_is_slow(model: Intervenable, tokens: Tensor) -> None:
     stand_ins = other.stand_ins(model, slice(None))
     removals = [Removal((head,), stand_in) for head in _middle_heads(model) for stand_in in stand_ins.values()]
     fast, slow = (f(model, inputs, targets, removals) for f in (losses_without, reference_losses_without))
-    compare("the losses without a head are those of a whole pass", fast.without, slow.without)
+    compare("the fast losses without a head equal those of a whole forward pass", fast.without, slow.without)
 
 
 def _middle_heads(model: Intervenable) -> list[Head]:
@@ -179,7 +179,7 @@ def _most(x: Tensor) -> float:
 def _fail(check: str, found: str) -> None:
     raise UserError(
         f"Headway cannot intervene on this model; the check that failed: {check}; {found}. Effects of heads would be "
-        "wrong; take another checkpoint, or repair the model"
+        "wrong; use another checkpoint, or repair the model"
     )
 
 
@@ -231,7 +231,7 @@ def _own_parts_change_nothing(
     heads = range(attention.z.shape[1])
     patches = [{head: patched_context(attention, attention, head, site) for head in heads} for site in sites]
     for site, logits in zip(sites, runs.run.logits_with(attention.layer, patches), strict=True):
-        compare(f"in layer {attention.layer} {site} as it was, put in for every head, changes nothing", logits, plain)
+        compare(f"in layer {attention.layer} patching every head with its own {site} changes nothing", logits, plain)
 
 
 def _nothing_added_changes_nothing(runs: TwoRuns, plain: Tensor) -> None:
@@ -241,11 +241,11 @@ def _nothing_added_changes_nothing(runs: TwoRuns, plain: Tensor) -> None:
         (read,) = runs.run.reads(attention.layer, [nothing])
         for site in READ:
             was = getattr(attention, site)
-            check = f"{added} before layer {attention.layer} leaves its {site} as it was"
+            check = f"{added} before layer {attention.layer} leaves its {site} unchanged"
             compare(check, read[site][:, :, : was.shape[2]], was)
         if attention is runs.corrupted.attentions[-1]:
             (logits,) = runs.run.ends([nothing])
-            compare(f"{added} at its end leaves the logits as they were", logits, plain)
+            compare(f"{added} at its end leaves the logits unchanged", logits, plain)
 
 
 def _parts_are_what_the_model_computes(
@@ -268,22 +268,22 @@ def _cases(
             readers = [one] if site == "q" else [head for head, its in enumerate(attention.kv_of) if its == kv]
             edit = partial(_exchanged, getattr(other, site), one if site == "q" else kv)
             yield (
-                f"{site} of another text, given to the model's own attention, does what the context does that is "
-                "computed of it",
+                f"{site} of another text in the model's own attention has the same effect as patching the context "
+                "computed from it",
                 {head: patched_context(other, attention, head, site) for head in readers},
                 {(layer, site): edit},
             )
     whole = dict(enumerate(other.z.unbind(1)))
     if "z" in sites:
         yield (
-            "contexts of another text, put in for every head, do what they do in a whole pass",
+            "patching every head's context from another text has the same effect as in a whole forward pass",
             whole,
             {(layer, "z"): partial(_exchanged, other.z, slice(None))},
         )
     if set(sites) & set(READ):
         yield (
-            "queries, keys and values of another text do together what its contexts do, as nothing else decides where "
-            "heads look (z and pattern alone, as sites and without paths, do not need that)",
+            "queries, keys and values of another text have the same effect as its contexts, since nothing else decides "
+            "the attention weights (the sites z and pattern without paths do not need this check)",
             whole,
             {(layer, site): partial(_exchanged, getattr(other, site), slice(None)) for site in READ},
         )

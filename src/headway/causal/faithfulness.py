@@ -67,13 +67,13 @@ def check_circuit(model: Intervenable, heads: Sequence[Head], draws: int = DRAWS
     wrong = [head for head in heads if head not in every]
     twice = [head for at, head in enumerate(heads) if head in heads[:at]]
     if wrong:
-        said = f"{named(wrong[0])} is none of them"
+        said = f"{named(wrong[0])} is not a head of the model"
     elif twice:
-        said = f"{named(twice[0])} stands twice"
+        said = f"{named(twice[0])} is named twice"
     elif not heads:
         said = "none was given"
     elif len(heads) == len(every):
-        said = f"all {len(every)} were given, and nothing is left to take away"
+        said = f"all {len(every)} were given, so no head is left to ablate"
     else:
         if draws < 1:
             raise UserError(f"draws {draws}: a circuit is compared with random circuits; give 1 or more")

@@ -155,7 +155,7 @@ def _squared_norm(model: Transformer, head: Head) -> float:
 
 def _ascending(scores: np.ndarray) -> list[int]:
     if not np.isfinite(scores).all():
-        raise UserError("importance of heads is not finite on this text; take another text or checkpoint")
+        raise UserError("importance of heads is not finite on this text; use another text or checkpoint")
     return np.argsort(scores, kind="stable").tolist()
 
 

@@ -270,11 +270,11 @@ def why_no_paths(runs: TwoRuns) -> str | None:
     if not isinstance(model, Transformer):
         if (of_sums := runs.sums.why_not) is None:
             return None
-        why = f"what a head of this model writes does not reach later heads as it is ({of_sums})"
+        why = f"in this model, head outputs do not reach later heads unchanged ({of_sums})"
     elif not model.model.residual:
-        why = "this model has no residual stream in which what a head writes would reach later heads"
+        why = "this model has no residual stream through which the output of a head could reach later heads"
     elif model.model.norm_place == "after" and model.model.norm != "none":
-        why = "this model's norms come after its sub-layers, so that no head writes into the stream by itself"
+        why = "this model's norms come after its sub-layers, so no head writes into the stream on its own"
     else:
         return None
     return f"paths between heads are not measured: {why}"

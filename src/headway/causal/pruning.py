@@ -170,7 +170,7 @@ def _going(units: Sequence[Unit], order: Sequence[int], number: int, in_all: int
         raise UserError(
             f"{counted(number, 'head')} more should be pruned, but this method can prune only {number - later}: heads "
             "that share keys and values are pruned together, and a layer keeps the last of similar heads; keep more, "
-            "or take another method"
+            "or use another method"
         )
     return {head for at in going for head in units[at]}
 

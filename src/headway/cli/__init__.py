@@ -58,7 +58,7 @@ def _usage_error(error: Any) -> NoReturn:
         say(_FIRST)
         sys.exit(0)
     if "unexpected extra argument" in message and "--arms" in sys.argv[1:]:
-        message += "; --arms takes names with commas between them and no spaces, such as --arms h1,h2"
+        message += "; separate the names after --arms with commas, without spaces, such as --arms h1,h2"
     elif "unexpected extra argument" in message:
         verb = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
         message += f"; `headway {verb} --help` shows what it takes"
@@ -72,12 +72,12 @@ def _show_what_can_be_shown() -> None:
             stream.reconfigure(errors="replace")
 
 
-_FIRST = """A laboratory for attention heads: a question as a short file, an answer with error bars.
+_FIRST = """A laboratory for attention heads: write a question as a short file, get an answer with error bars.
 
   headway list              the experiments that come with Headway
-  headway plan icl-heads    what one of them costs, before anything is trained
+  headway plan icl-heads    what an experiment would cost to train
   headway run icl-heads     train it, compare its arms, and write a report
-  headway status DIR        how far the runs of a results directory are
+  headway status DIR        the progress of the runs in a results directory
   headway xray FOLDER       measure every head of a finished model
 
 `headway --help` lists all verbs, and `headway VERB --help` the options of one."""
@@ -96,10 +96,10 @@ _INTERRUPTED = {
 _TODO = {
     **dict.fromkeys(
         (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS),
-        "give another path, or make it usable",
+        "give another path, or fix its permissions",
     ),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space and run again"),
-    **dict.fromkeys((errno.EIO, errno.ESTALE), "see that its file system works and run again"),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "check its file system and run again"),
 }
 """What to do about errors of the system that say that a path was not the right one, or that a file system fails."""
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def status(directory: opt.Directory, plugins: opt.Plugins = None) -> None:
-    """Show the progress of every run of a results directory.
+    """Show the progress of every run in a results directory.
 
     Example: headway status results/icl-heads
     """
@@ -46,7 +46,7 @@ def status(directory: opt.Directory, plugins: opt.Plugins = None) -> None:
 
 
 Elsewhere = Annotated[
-    Path | None, opt.file_option("FOLDER", "Write to this folder, for example if DIR is read-only.", "--out")
+    Path | None, opt.file_option("FOLDER", "Write here instead of into DIR, which may be read-only.", "--out")
 ]
 
 
@@ -55,19 +55,19 @@ def compare(
     directory: opt.Directory,
     other: Annotated[
         Path | None,
-        typer.Argument(callback=path_of, metavar="[OTHER]", help="Another results directory to compare with."),
+        typer.Argument(callback=path_of, metavar="[OTHER]", help="Another results directory to compare DIR with."),
     ] = None,
     out: Elsewhere = None,
     plugins: opt.Plugins = None,
     form: Annotated[
         Literal["latex", "csv", "markdown"] | None,
-        typer.Option("--format", help="Print the verdicts as a table: difference, interval, seeds, verdict."),
+        typer.Option("--format", help="Print a table with each difference, interval, seeds and verdict."),
     ] = None,
 ) -> None:
-    """Compare the arms, and write results.json.
+    """Compare the arms of a results directory, and write results.json.
 
-    With OTHER, each of its arms is compared with DIR's arm of the same name, or else with DIR's baseline. Both
-    directories need the same task, data and evaluation. With OTHER, Headway writes nothing.
+    With OTHER, Headway compares each arm of OTHER with the arm of the same name in DIR, or else with DIR's baseline.
+    Both directories need the same task, data and evaluation. With OTHER, Headway writes no files.
 
     Example: headway compare results/icl-heads --format csv
     """
@@ -98,12 +98,12 @@ def report(
     look: opt.Look = None,
     plugins: opt.Plugins = None,
     answer: Annotated[
-        bool, typer.Option("--answer", help="Also write the answer as Markdown with a picture, to publish it.")
+        bool, typer.Option("--answer", help="Also write the answer as Markdown with a picture, for publication.")
     ] = False,
 ) -> None:
-    """Write the report and its figures.
+    """Write the report of a results directory, and its figures.
 
-    Draws every figure again. Keeps look.html if it is newer than the runs.
+    Redraws every figure. Keeps look.html if this file is newer than the runs.
 
     Example: headway report results/icl-heads --answer
     """
@@ -130,7 +130,7 @@ def _elsewhere(directory: Path, out: Path | None) -> Path | None:
     if out.resolve().is_relative_to(directory.resolve()):
         raise UserError(f"--out {out}: it is inside {directory}; name a folder outside of the results directory")
     if out.is_file():
-        raise UserError(f"--out {out}: it is a file; name a folder, new or old")
+        raise UserError(f"--out {out}: this is a file; give a folder, which may be new")
     check_writable(out, f"--out {out}")
     if (out / "experiment.yaml").exists():
         raise UserError(
@@ -148,39 +148,39 @@ _OPEN = 3
 def judge(
     table: Annotated[
         str,
-        typer.Argument(metavar="TABLE", help="CSV, TSV, JSON lines, Parquet, a folder of runs, or - for stdin."),
+        typer.Argument(metavar="TABLE", help="A CSV, TSV, JSONL or Parquet file, a folder of runs, or - for stdin."),
     ],
     arm: Annotated[
-        str | None, typer.Option(metavar="A,B", help="The column or columns that name an arm. Default: guessed.")
+        str | None, typer.Option(metavar="A,B", help="The columns that together name an arm. Default: guessed.")
     ] = None,
-    metric: Annotated[str | None, typer.Option(metavar="NAME", help="The column of the metric.")] = None,
+    metric: Annotated[str | None, typer.Option(metavar="NAME", help="The column with the metric.")] = None,
     seed: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column of the random seed. Default: a column named seed.")
+        str | None, typer.Option(metavar="NAME", help="The column with the random seed. Default: one named seed.")
     ] = None,
     baseline: Annotated[str | None, typer.Option(metavar="ARM", help="The arm to compare the others with.")] = None,
     margin: Annotated[
         str, typer.Option(metavar="SHARE", help="The smallest difference that matters, such as 0.5%.")
     ] = "1%",
-    higher_is_better: Annotated[bool, typer.Option("--higher-is-better", help="A higher metric is better.")] = False,
-    lower_is_better: Annotated[bool, typer.Option("--lower-is-better", help="A lower metric is better.")] = False,
+    higher_is_better: Annotated[bool, typer.Option("--higher-is-better", help="Higher values are better.")] = False,
+    lower_is_better: Annotated[bool, typer.Option("--lower-is-better", help="Lower values are better.")] = False,
     at: Annotated[
         str,
-        typer.Option(metavar="last|best|STEP", help="The step at which values are compared: last, best or a number."),
+        typer.Option(metavar="last|best|STEP", help="The step at which arms are compared: last, best or a number."),
     ] = "last",
-    step: Annotated[str | None, typer.Option(metavar="NAME", help="The column of the training step.")] = None,
+    step: Annotated[str | None, typer.Option(metavar="NAME", help="The column with the training step.")] = None,
     unpaired: Annotated[
         bool, typer.Option("--unpaired", help="Do not pair runs by seed. Use this if each run had a different seed.")
     ] = False,
-    out: Annotated[Path | None, opt.file_option("DIR", "Folder for report.html and results.json.")] = None,
+    out: Annotated[Path | None, opt.file_option("DIR", "The folder for report.html and results.json.")] = None,
     as_json: opt.AsJson = False,
     fail_if_open: Annotated[
         bool, typer.Option("--fail-if-open", help="Exit with code 3 if no comparison has a verdict.")
     ] = False,
 ) -> None:
-    """Judge runs that another program trained, read from a table.
+    """Compare runs that another program trained, from a table of results.
 
-    Compares each arm with a baseline, as in a results directory. Guesses columns that you do
-    not name, unless several columns fit. Exits with 0, or with 2 if it cannot read the table.
+    Compares each arm with a baseline, as `headway compare` does for Headway's own runs. Guesses the columns that you do
+    not name; if several columns fit, an error lists them. If the table cannot be read, the exit code is 2.
 
     Example: headway judge runs.csv --arm optimizer --seed seed --metric val_loss --baseline adamw
     """
@@ -224,13 +224,13 @@ def judge(
 @app.command()
 def drop(
     directory: opt.Directory,
-    names: Annotated[list[str], typer.Argument(metavar="ARM[+CONTROL]...", help="The arms whose runs are dropped.")],
+    names: Annotated[list[str], typer.Argument(metavar="ARM[+CONTROL]...", help="The arms whose runs are moved.")],
     seeds: Annotated[
-        str | None, typer.Option(metavar="A,B|A-B", help="Only these seeds, such as `2`, `0,2` or `0-2`.")
+        str | None, typer.Option(metavar="A,B|A-B", help="Move only these seeds, such as `2`, `0,2` or `0-2`.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Delete the runs for good.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete the runs instead of moving them.")] = False,
 ) -> None:
-    """Move runs of an arm to DIR/dropped.
+    """Move the runs of one or more arms to DIR/dropped.
 
     Example: headway drop results/icl-heads h8 --seeds 0,2
     """
@@ -241,7 +241,7 @@ def drop(
     before, document = set(store.gone()), directory / "experiment.yaml"
     folders = store.drop(*names, seeds=chosen, delete=force)
     noted = sorted(before - set(store.gone()))
-    said = [f"{listed(noted)} had no folder, and {document} does not name it any more"] if noted else []
+    said = [f"{listed(noted)} had no folder; removed from {document}"] if noted else []
     if folders:
         of = f"{listed(dict.fromkeys(names))} ({with_numbers('seed', map(seed_of, folders))})"
         where = "" if force else f" to {directory / 'dropped'}"
@@ -257,7 +257,7 @@ def drop(
 
 @app.command()
 def verify(directory: opt.Directory) -> None:
-    """Check every stored file, and name what is damaged or missing.
+    """Check every stored file, and list damaged and missing files.
 
     Example: headway verify results/icl-heads
     """
@@ -270,7 +270,7 @@ def verify(directory: opt.Directory) -> None:
             say(f"damaged: {damage}")
     runs, whole = counted(len(found) - 1, "run"), sum(looked.n_bytes for looked in found)
     if n := sum(looked.held for looked in found):
-        say(f"{counted(n, 'run')} of {len(found) - 1}: left alone, since a process works on it")
+        say(f"{counted(n, 'run')} of {len(found) - 1}: skipped, since a process is working there")
     read = f"{runs}: {counted(sum(looked.n_files for looked in found), 'file')} ({whole / 1e6:,.1f} MB) read"
     if n := sum(len(looked.damages) for looked in found):
         raise HeadwayError(f"{read}, {counted(n, 'damage')}")
@@ -288,7 +288,7 @@ def open_store(directory: Path, plugins: list[str] | None = None) -> "Store":
 
 
 Slots = Annotated[
-    int | None, opt.whole_number(1, "The number of runs at a time. Default: one for each core or GPU.", most=10_000)
+    int | None, opt.whole_number(1, "The number of runs to train at once. Default: one per core or GPU.", most=10_000)
 ]
 
 _STOPPED, _LEFT = 130, 75
@@ -304,18 +304,18 @@ def worker(
     trainer: opt.Trainer = "auto",
     until: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="When to store checkpoints and stop: after 1h50m, or at 18:30."),
+        typer.Option(metavar="TIME", help="Store checkpoints and stop, such as after 1h50m or at 18:30."),
     ] = None,
     tell_left: Annotated[
-        bool, typer.Option("--tell-left", help="Exit with code 75 if runs remain after SIGUSR1 or after --until.")
+        bool, typer.Option("--tell-left", help="Exit with code 75 if runs remain at SIGUSR1 or at the --until time.")
     ] = False,
     trust_code: opt.TrustCommands = False,
 ) -> None:
-    """Join the work on a results directory, from any machine.
+    """Train the unfinished runs of a results directory, on any machine.
 
-    Trains free runs, the longest first, until no runs remain or --until has passed. After SIGTERM, Ctrl-C or SIGUSR1,
-    it stores checkpoints and releases its runs. Exits with 0, with 1 if runs failed, with 2 for an error in the
-    command, and with 130 after a signal.
+    Trains runs that no other worker has claimed, longest first, until no run remains or the --until time is reached.
+    After SIGTERM, Ctrl-C or SIGUSR1, the worker stores checkpoints and releases its runs. The exit code is 0, 1 if runs
+    failed, 2 for an error in the command, or 130 after a signal.
 
     Example: headway worker results/icl-heads
     """
@@ -331,7 +331,7 @@ def worker(
         left = joining.work(watch, tell)
     except KeyboardInterrupt as stopped:
         left = joining.left()
-        tell(f"stopped; what was worked on is stored: {left}")
+        tell(f"stopped; checkpoints are stored: {left}")
         # Who ends it by hand does not want it back.
         comes_back = tell_left and left.undone and stopped.args[:1] == (signal.SIGUSR1,)
         raise SystemExit(_LEFT if comes_back else _STOPPED) from None
@@ -345,7 +345,7 @@ def _end(directory: Path, left: "Left", *, tell_left: bool) -> None:
         raise SystemExit(_LEFT)
     if left.failed_here:
         raise RunFailed(
-            f"{left.failed_here} of the runs failed meanwhile; `headway status {directory}` says why, and "
+            f"{left.failed_here} of the runs failed meanwhile; `headway status {directory}` shows why, and "
             "`headway run` tries them again"
         )
 
@@ -354,9 +354,9 @@ def _end(directory: Path, left: "Left", *, tell_left: bool) -> None:
 def submit(
     directory: opt.Directory,
     array: Annotated[int, typer.Option(metavar="N", help="The number of jobs; each job runs one worker.")] = 1,
-    time: Annotated[str, typer.Option(metavar="TIME", help="The time limit of a job, such as 2:00:00.")] = "1:00:00",
+    time: Annotated[str, typer.Option(metavar="TIME", help="The time limit of each job, such as 2:00:00.")] = "1:00:00",
     sbatch: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Further options of sbatch; repeatable.")
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A further option for sbatch; repeatable.")
     ] = None,
     slots: Slots = None,
     device: opt.OnDevice = "auto",
@@ -364,9 +364,9 @@ def submit(
     trainer: opt.Trainer = "auto",
     trust_code: opt.TrustCommands = False,
 ) -> None:
-    """Start workers with Slurm that join a results directory.
+    """Submit Slurm jobs that train the runs of a results directory.
 
-    Each job stores checkpoints before its time limit, and returns to the queue while runs remain.
+    Each job stores checkpoints before its time limit, and returns to the queue if runs remain.
 
     Example: headway submit results/icl-heads --array 20
     """

@@ -30,7 +30,7 @@ def list_() -> None:
 
 @app.command()
 def show(name: opt.Name, scale: opt.Scale = None, settings: opt.Settings = None, plugins: opt.Plugins = None) -> None:
-    """Print the whole file of an experiment, as a template for your own.
+    """Print the complete file of an experiment, as a template for your own.
 
     Example: headway show icl-heads > mine.yaml
     """
@@ -51,13 +51,13 @@ def plan(
     control: opt.Controls = None,
     seeds: opt.Seeds = None,
     plugins: opt.Plugins = None,
-    timing: Annotated[bool, typer.Option(help="Time a few steps of each arm on this machine.")] = True,
-    out: Annotated[Path | None, opt.file_option("FILE", "Write the picture as a png, svg, pdf or html file.")] = None,
+    timing: Annotated[bool, typer.Option(help="Time a few training steps of each arm on this machine.")] = True,
+    out: Annotated[Path | None, opt.file_option("FILE", "Plot the parameters to a png, svg, pdf or html file.")] = None,
 ) -> None:
-    """State parameters, FLOPs, memory and time of each arm.
+    """Show the parameters, FLOPs, memory and training time of each arm.
 
-    Counts parameters by part, times a short trial on this machine, and names arms of equal size. Fails if `run` could
-    not read its data.
+    Counts the parameters of each part of the model, times a few training steps, and lists arms with equal parameters
+    or FLOPs. Fails if `headway run` would be unable to read the data.
 
     Example: headway plan head-progression
     """
@@ -104,15 +104,15 @@ def run(
         str | None,
         typer.Option(
             metavar="X%",
-            help="Instead of --seeds: add seeds until every comparison has a verdict, with a margin of X %.",
+            help="Instead of --seeds: add seeds until each comparison has a verdict, with an equivalence margin of X%.",
         ),
     ] = None,
     at_most: Annotated[
         int | None,
-        typer.Option("--max-seeds", metavar="N", help="The largest number of seeds with --until. Default: 12."),
+        typer.Option("--max-seeds", metavar="N", help="The maximum number of seeds for --until. Default: 12."),
     ] = None,
     workers: Annotated[
-        int | None, opt.whole_number(1, "The number of runs at a time. Default: one per core.", most=10_000)
+        int | None, opt.whole_number(1, "The number of runs to train at once. Default: one per core.", most=10_000)
     ] = None,
     trainer: opt.Trainer = "auto",
     together: Annotated[
@@ -120,31 +120,32 @@ def run(
         typer.Option(
             "--batch-runs",
             metavar="auto|N|1",
-            help="Train up to N runs of one shape together, as one program; auto: only small runs.",
+            help="Train up to N runs with equal model shapes as one batch; auto: only small runs.",
         ),
     ] = "auto",
     device: opt.OnDevice = "auto",
     runs_per_gpu: opt.RunsPerGpu = 1,
     ray: Annotated[
         str | None,
-        typer.Option(metavar="auto|ADDRESS", help="Use a Ray cluster that `ray start` started."),
+        typer.Option(metavar="auto|ADDRESS", help="Train on a Ray cluster that you started with `ray start`."),
     ] = None,
     timing: Annotated[
         bool | None,
         typer.Option(
             "--timing/--no-timing",
-            help="After training, measure the speed of each language model alone. Default: only if that is quick.",
+            help="After training, time each language model without other runs. Default: only if this is quick.",
         ),
     ] = None,
     figures: opt.Figures = True,
     look: opt.Look = None,
-    directory: Annotated[Path | None, opt.file_option("DIR", "Default: results/NAME-SCALE.", "--out")] = None,
+    directory: Annotated[Path | None, opt.file_option("DIR", "Folder. Default: results/NAME-SCALE.", "--out")] = None,
     trust_code: opt.TrustCommands = False,
 ) -> None:
-    """Train every arm and seed, compare the arms, write a report.
+    """Train every arm and seed, compare the arms, and write a report.
 
-    In a directory with results, it trains only the missing runs; `headway run DIR` resumes all runs requested there.
-    Ctrl-C is safe. With --until, Headway adds seeds by a group-sequential plan.
+    If the results directory exists, Headway trains only the missing runs. `headway run DIR` trains all
+    unfinished runs that earlier commands asked for. You can stop with Ctrl-C and resume later. With --until, repeated
+    tests do not raise the false-positive rate (a group-sequential plan).
 
     Example: headway run icl-heads --seeds 3
     """

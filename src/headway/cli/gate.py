@@ -24,9 +24,9 @@ _MOST_PAIRS = 1_000
 
 @gate.callback(invoke_without_command=True)
 def _gate(ctx: typer.Context) -> None:
-    """Keep or discard changes to a training command, one after the other.
+    """Test changes to a training command; keep or discard each change.
 
-    The chance that it ever keeps a useless change stays below a rate that you set (docs/gate.md).
+    The probability that the gate ever keeps a useless change stays below a rate that you set (docs/gate.md).
     """
     if ctx.invoked_subcommand is None:
         raise UserError("headway gate: type `headway gate init DIR ...` first, then `headway gate try DIR ...`")
@@ -41,20 +41,20 @@ def init(
     ] = "",
     margin: Annotated[
         str,
-        typer.Option(metavar="X%|X", help="The smallest improvement that matters, in per cent or the metric's unit."),
+        typer.Option(metavar="X%|X", help="The smallest improvement that matters, in per cent or in metric units."),
     ] = "0",
-    budget: Annotated[int, opt.whole_number(2, "The largest number of pairs per challenger.", most=_MOST_PAIRS)] = 12,
+    budget: Annotated[int, opt.whole_number(2, "At most N pairs of runs per challenger.", most=_MOST_PAIRS)] = 12,
     rate: Annotated[
-        str, typer.Option(metavar="X%", help="The chance that any useless change is ever kept; below 50%.")
+        str, typer.Option(metavar="X%", help="The probability of ever keeping a useless change; below 50%.")
     ] = "5%",
     challengers: Annotated[
-        int, opt.whole_number(1, "Planned challengers; later ones are tested more strictly.", most=1_000_000)
+        int, opt.whole_number(1, "The planned number of challengers; later tests are stricter.", most=1_000_000)
     ] = 50,
     higher_is_better: Annotated[
         bool, typer.Option("--higher-is-better/--lower-is-better", help="Whether a higher or a lower metric is better.")
     ] = False,
 ) -> None:
-    """Create a gate with its first champion.
+    """Create a gate; your current command is its first champion.
 
     Example: headway gate init results/gate --metric val_bpb --run "python train.py --seed {seed}" --margin 0.3%
     """
@@ -81,7 +81,7 @@ def init(
     champion = Candidate.typed("baseline", run, Path.cwd()) if run else Candidate(name="baseline")
     allow_command(champion.run, champion.folder)
     Journal.create(directory, settings, champion)
-    say(f"{directory}: a change is kept with {needed} to {budget} pairs of runs; try one with `headway gate try`")
+    say(f"{directory}: keeping a change takes {needed} to {budget} pairs of runs; try a change with `headway gate try`")
 
 
 @gate.command("try")
@@ -95,19 +95,19 @@ def try_(
         typer.Option(
             callback=path_of,
             metavar="FILE",
-            help="Instead of --run: a CSV or JSONL file of runs with arm (champion or challenger), seed and metric.",
+            help="Instead of --run: a CSV or JSONL file with columns arm (champion or challenger), seed and metric.",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="The challenger's name.")] = None,
-    timeout: Annotated[int | None, opt.whole_number(1, "Seconds after which a run counts as failed.")] = None,
+    timeout: Annotated[int | None, opt.whole_number(1, "Number of seconds after which a run counts as failed.")] = None,
     trust_code: Annotated[
         bool, typer.Option("--trust-code", help="Run the champion's command even if somebody else typed it.")
     ] = False,
 ) -> None:
-    """Compare a challenger with the champion; keep or discard it.
+    """Compare a challenger, a changed command, with the champion.
 
-    Exits with 0 to keep it, with 10 to discard it, and with 11 if it stays undecided. The same command resumes an
-    interrupted comparison.
+    The exit code is 0 for keep, 10 for discard and 11 for undecided. To resume an interrupted comparison, type the same
+    command again.
 
     Example: headway gate try results/gate --run "python wider.py --seed {seed}" --name wider
     """

@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 def _page_folder(verb: str) -> Any:
-    return opt.file_option("DIR", f"The folder of the page. Default: results/{verb}-NAME.")
+    return opt.file_option("DIR", f"The folder to write the page to. Default: results/{verb}-NAME.")
 
 
 LengthOf = Annotated[
-    int | None, opt.whole_number(2, "The number of tokens of each sequence. Default: the context, at most 256.")
+    int | None, opt.whole_number(2, "Tokens per sequence. Default: the model's context length, at most 256.")
 ]
-SequencesOf = "The largest number of sequences to read. Default: enough for 8,192 tokens, but at least 32."
-TrustCode = Annotated[bool, typer.Option("--trust-code", help="Allow code that comes with the model.")]
+SequencesOf = "The maximum number of sequences to read. Default: enough for 8,192 tokens, but at least 32."
+TrustCode = Annotated[bool, typer.Option("--trust-code", help="Run Python code that comes with the model.")]
 
 
 @app.command()
 def generate(
     checkpoint: opt.Checkpoint,
-    prompt: Annotated[str, typer.Option(help="The first words of the text.")] = "",
+    prompt: Annotated[str, typer.Option(help="The text to continue.")] = "",
     tokens: Annotated[
         int | None,
-        opt.whole_number(1, "The largest number of tokens. Default: 200, or as many as fit into the training context."),
+        opt.whole_number(1, "The maximum number of tokens. Default: 200, or as many as fit into the training context."),
     ] = None,
     temperature: Annotated[
         float,
@@ -45,12 +45,12 @@ def generate(
     top_k: Annotated[int | None, opt.whole_number(1, "Sample only from the K likeliest tokens.", metavar="K")] = None,
     top_p: Annotated[
         float | None,
-        typer.Option(metavar="P", help="Sample only from the likeliest tokens up to this cumulative probability."),
+        typer.Option(metavar="P", help="Sample only from the likeliest tokens, up to cumulative probability P."),
     ] = None,
     seed: Annotated[int, opt.whole_number(0, "The random seed.", most=2**63 - 1)] = 0,
     tokenizer: opt.TokenizerOf = None,
 ) -> None:
-    """Write text with a trained language model.
+    """Generate text with a trained language model.
 
     Example: headway generate gpt2 --prompt "Once upon a time"
     """
@@ -63,11 +63,12 @@ def generate(
 @app.command()
 def export(
     checkpoint: opt.Checkpoint,
-    directory: Annotated[Path, typer.Argument(callback=path_of, metavar="OUT", help="The folder to write.")],
+    directory: Annotated[Path, typer.Argument(callback=path_of, metavar="OUT", help="The folder to write to.")],
 ) -> None:
-    """Write a language model as a folder that transformers loads.
+    """Write a language model to a folder that `transformers` can load.
 
-    GPT-Neo, GPT-2, Llama and Mistral need no further code. The folder of any other model contains its code.
+    `transformers` contains the code of GPT-Neo, GPT-2, Llama and Mistral. For any other model, Headway also writes the
+    code into the folder.
 
     Example: headway export results/head-progression/runs/constant-low/seed-0 OUT
     """
@@ -95,7 +96,7 @@ def xray(
         str | None,
         opt.file_option(
             "FILE",
-            "For T5, BART and Marian: the decoder's texts, one for each line of --text. Default: the "
+            "For T5, BART and Marian: a file of decoder texts, one for each line of --text. Default: the "
             "decoder reads the encoder's text.",
         ),
     ] = None,
@@ -103,10 +104,10 @@ def xray(
     as_json: opt.AsJson = False,
     tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[
-        int | None, opt.whole_number(1, "The largest number of sequences. Default: enough for 4,096 tokens.")
+        int | None, opt.whole_number(1, "The maximum number of sequences. Default: enough for 4,096 tokens.")
     ] = None,
     length: Annotated[
-        int | None, opt.whole_number(2, "The number of tokens of each sequence. Default: the context, at most 512.")
+        int | None, opt.whole_number(2, "Tokens per sequence. Default: the model's context length, at most 512.")
     ] = None,
     draws: opt.Draws = None,
     plugin: opt.Plugins = None,
@@ -115,7 +116,7 @@ def xray(
 ) -> None:
     """Measure every attention head of a model on a text.
 
-    Names induction heads and other special heads, similar heads and idle heads. Draws every metric of every head.
+    Lists induction heads and other known kinds of heads, similar heads and idle heads. Plots each metric of each head.
 
     Example: headway xray gpt2 --text mine.txt
     """
@@ -157,14 +158,14 @@ def ablate(
     circuit: Annotated[
         str | None,
         typer.Option(
-            metavar="L0H0,L1H0", help="Also ablate all heads but these, and compare with random circuits of this size."
+            metavar="L0H0,L1H0", help="Also ablate all heads except these; for comparison, keep as many random heads."
         ),
     ] = None,
     targets: Annotated[
-        str | None, typer.Option(metavar="FILE.npy", help="A target for each token of --text FILE.npy (-1: no target).")
+        str | None, typer.Option(metavar="FILE.npy", help="The target of each token in --text FILE.npy (-1: none).")
     ] = None,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Also list the interactions of all measured pairs of heads.")
+        bool, typer.Option("--pairs", help="Also list the interaction of every measured pair of heads.")
     ] = False,
     out: Annotated[Path | None, _page_folder("ablate")] = None,
     as_json: opt.AsJson = False,
@@ -176,9 +177,9 @@ def ablate(
 ) -> None:
     """Ablate each head, and measure how the loss changes.
 
-    Ablates each head by three methods (zero, mean, resample), with intervals, next to cheap gradient estimates. Also
-    ablates several heads at once, and names heads that compensate for each other. Checks first that masking a head
-    gives the same result as removing it.
+    Ablates each head by three methods (zero, mean and resample ablation). Reports effects with confidence intervals,
+    next to estimates from gradients. Also ablates several heads at once, and lists heads that compensate for each
+    other. Before measuring, Headway checks that masking a head gives the same result as removing the head.
 
     Example: headway ablate gpt2 --text mine.txt
     """
@@ -208,17 +209,17 @@ def prune(
     by: Annotated[
         Literal["taylor", "ablation", "gates", "budget", "alike", "alike-either", "output", "magnitude", "random"],
         typer.Option(
-            help="taylor: gradients of gates; ablation: exact effects; gates: learned gates with an L0 penalty; "
-            "budget: learned gates with a relaxed top-k; alike: of the two most similar heads, the one with the "
-            "smaller output; alike-either: either of them, at random; output: the smallest output; magnitude: the "
-            "smallest norm of W_V W_O; random: a random order."
+            help="How to choose the heads to prune. By importance: taylor (gradients of gates), ablation (measured "
+            "effects), gates (learned gates, L0 penalty) or budget (learned gates, relaxed top-k). One of the two most "
+            "similar heads: alike (the one with the smaller output) or alike-either (at random). Smallest first: "
+            "output (norm of the output) or magnitude (norm of W_V W_O). random: in random order."
         ),
     ],
     keep: Annotated[str, typer.Option(metavar="N|SHARE", help="The number or share of heads to keep: 24, 50% or 0.5.")],
-    out: Annotated[Path, opt.file_option("FOLDER", "The folder to write.")],
+    out: Annotated[Path, opt.file_option("FOLDER", "The folder to write to.")],
     text: opt.TextOrExamples = None,
     steps: Annotated[
-        int, opt.whole_number(1, "The number of rounds of pruning; each round measures importance again.", most=10_000)
+        int, opt.whole_number(1, "The number of pruning rounds; each round measures importance again.", most=10_000)
     ] = 1,
     tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[int | None, opt.whole_number(1, SequencesOf)] = None,
@@ -226,10 +227,10 @@ def prune(
     device: opt.Device = "auto",
     seed: Annotated[int, opt.whole_number(0, "The random seed.", most=2**63 - 1)] = 0,
 ) -> None:
-    """Write a model without some of its heads.
+    """Remove heads from a model, and write the smaller model.
 
-    Heads that share keys and values are pruned together; a layer may lose all of its heads. Headway measures the change
-    of the loss, and the saved time and memory.
+    Query heads that share keys and values are pruned together. A layer may lose all of its heads. Headway measures the
+    change in the loss, and how much time and memory the smaller model saves.
 
     Example: headway prune gpt2 --by taylor --keep 0.5 --text mine.txt --out pruned
     """
@@ -294,44 +295,44 @@ def patch(
     clean: Annotated[
         str,
         typer.Option(
-            metavar="TEXT|FILE", help="A text after which the answer is right, or a file with one text per line."
+            metavar="TEXT|FILE", help="The prompt that --answer completes correctly, or a file with a prompt per line."
         ),
     ],
     corrupted: Annotated[
         str,
         typer.Option(
             metavar="TEXT|FILE",
-            help="A text with as many tokens as --clean, after which the answer is wrong; or a file.",
+            help="A prompt for which --answer is wrong, with as many tokens as --clean; or a file of prompts.",
         ),
     ],
     answer: Annotated[
         str,
         typer.Option(
-            metavar="WORD|FILE", help="The right next word (its first token counts), or a file with one word per line."
+            metavar="WORD|FILE", help="The correct next word (first token only), or a file with one word per line."
         ),
     ],
     wrong: Annotated[
         str | None,
         typer.Option(
             metavar="WORD|FILE",
-            help="The wrong next word, for a logit difference. Default: measure the answer's log probability.",
+            help="A wrong next word, for a logit difference. Default: measure the log probability of --answer.",
         ),
     ] = None,
     sites: Annotated[
-        str, typer.Option(metavar="A,B", help="The parts of a head to patch one by one: z (output), q, k, v, pattern.")
+        str, typer.Option(metavar="A,B", help="Parts of a head to patch, one at a time: z (output), q, k, v, pattern.")
     ] = "z,q,k,v,pattern",
-    by_position: Annotated[bool, typer.Option("--by-position", help="Patch each position on its own.")] = False,
-    paths: Annotated[bool, typer.Option(help="Also do path patching, through queries, keys and values.")] = True,
+    by_position: Annotated[bool, typer.Option("--by-position", help="Patch each position separately.")] = False,
+    paths: Annotated[bool, typer.Option(help="Also do path patching through queries, keys and values.")] = True,
     out: Annotated[Path | None, _page_folder("patch")] = None,
     as_json: opt.AsJson = False,
     tokenizer: opt.TokenizerOf = None,
     device: opt.Device = "auto",
     trust_code: TrustCode = False,
 ) -> None:
-    """Patch activations from a clean text into a corrupted one.
+    """Patch activations from a clean prompt into a corrupted prompt.
 
-    Measures how much of the logit difference each head restores, and which head acts on which later head. With files
-    of one text per line, effects have intervals.
+    Measures how much of the logit difference each head restores, and which heads affect which later heads. With files
+    of several prompts, each effect has a confidence interval.
 
     Example: headway patch gpt2 --clean "He said that" --corrupted "She said that" --answer " he"
     """
@@ -367,39 +368,40 @@ def look(
         typer.Argument(
             callback=_paths_of,
             metavar="MODEL...",
-            help="A run's folder, a Hugging Face model folder, or a results directory. The page shows up to "
+            help="The folder of a run or of a Hugging Face model, or a results directory. The page shows up to "
             "two models side by side.",
         ),
     ],
     text: opt.TextOrOwn = None,
     heads: Annotated[
-        str | None, typer.Option(metavar="L0H3,L2", help="Store patterns of these heads and layers only. Default: all.")
+        str | None, typer.Option(metavar="L0H3,L2", help="Show patterns of these heads and layers only. Default: all.")
     ] = None,
     out: Annotated[
-        Path | None, opt.file_option("FILE", "The page. Default: results/look-NAME.html, or DIR/look.html.")
+        Path | None, opt.file_option("FILE", "The page to write. Default: results/look-NAME.html, or DIR/look.html.")
     ] = None,
     tokenizer: opt.TokenizerOf = None,
     sequences: Annotated[
-        int | None, opt.whole_number(1, "The number of sequences of the text, and of repeated tokens. Default: 4.")
+        int | None, opt.whole_number(1, "Number of text sequences, and of repeated-token sequences. Default: 4 each.")
     ] = None,
     length: Annotated[
-        int | None, opt.whole_number(2, "The number of tokens of each sequence. Default: the context, at most 128.")
+        int | None, opt.whole_number(2, "Tokens per sequence. Default: the model's context length, at most 128.")
     ] = None,
     draws: opt.Draws = None,
     plugin: opt.Plugins = None,
     largest: Annotated[
         float,
         typer.Option(
-            min=0.6, max=2000, metavar="MB", help="The size limit of the page; patterns beyond it are left out."
+            min=0.6, max=2000, metavar="MB", help="The size limit of the page; patterns that do not fit are left out."
         ),
     ] = 10,
     device: opt.Device = "auto",
     trust_code: TrustCode = False,
 ) -> None:
-    """Write a page on which you pick a head and see its patterns.
+    """Write an interactive page of every head's attention patterns.
 
-    Shows the head's patterns on the text and on repeated tokens, its circuits, its metrics beside those of random
-    heads, and similar heads. If the run has probes, a slider replays training.
+    Pick a head on the page to see its patterns, circuits and metrics, and the heads most similar to it. The page shows
+    patterns on your text and on repeated tokens, and each metric next to its value for random heads. If the run
+    measured heads during training, a slider replays training.
 
     Example: headway look gpt2 --text mine.txt
     """
@@ -446,7 +448,7 @@ def _page_of(out: Path | None, models: list[Path]) -> Path:
         check_writable(out.parent, f"--out {out}")
         return out
     if len(models) == 1 and (models[0] / "experiment.yaml").is_file():
-        check_writable(models[0], f"the page would stand in {models[0]}, and")
+        check_writable(models[0], f"the page would go to {models[0]}, and")
         return models[0] / "look.html"
     names = [ModelFolder(asked=path, path=path, kind="other").name for path in models]
     return Path("results") / f"look-{'-beside-'.join(names[:2])}.html"

@@ -92,12 +92,12 @@ def path_of(given: Any) -> Any:
     return given
 
 
-Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="A shipped experiment, or a YAML file.")]
+Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="A name from `headway list`, or a YAML file.")]
 NameOrDirectory = Annotated[
     str,
     typer.Argument(
         metavar="EXPERIMENT",
-        help="A shipped experiment, a YAML file, or a results directory to resume.",
+        help="A name from `headway list`, a YAML file, or a results directory to resume.",
     ),
 ]
 Scale = Annotated[
@@ -113,25 +113,25 @@ Controls = Annotated[
     typer.Option(
         "--control",
         metavar="NAME",
-        help="Also run every arm under this control; a-* names all controls that begin with a-; repeatable.",
+        help="Also run this variation of each arm, from `controls`; a-* selects all that begin with a-; repeatable.",
     ),
 ]
 Seeds = Annotated[
     str | None,
     typer.Option(
-        metavar="N|A,B", help="The number of seeds (5: seeds 0 to 4), or a list: `3,5`, or `7,` for seed 7 alone."
+        metavar="N|A,B", help="The number of seeds (5: seeds 0 to 4), or a list such as `3,5`; `7,` is only seed 7."
     ),
 ]
 Checkpoint = Annotated[
     Path,
-    typer.Argument(callback=path_of, metavar="CHECKPOINT", help="A run's folder, or a Hugging Face model folder."),
+    typer.Argument(callback=path_of, metavar="CHECKPOINT", help="The folder of a run, or of a Hugging Face model."),
 ]
-Directory = Annotated[Path, typer.Argument(callback=path_of, metavar="DIR", help="A results directory.")]
+Directory = Annotated[Path, typer.Argument(callback=path_of, metavar="DIR", help="The results directory.")]
 TextOrOwn = Annotated[
     str | None,
     file_option(
         "FILE",
-        "A text file (<|endoftext|> separates documents), or a .npy file of tokens (sequence, pos). "
+        "A text file (<|endoftext|> separates documents), or a .npy array of token ids, one row per sequence. "
         "Default for a run: its evaluation data.",
     ),
 ]
@@ -139,8 +139,8 @@ TextOrExamples = Annotated[
     str | None,
     file_option(
         "FILE",
-        "A text file (<|endoftext|> separates documents), or another corpus. Default for tasks other than "
-        "text: the task's examples.",
+        "A text file (<|endoftext|> separates documents), or another corpus. If the model was trained on a "
+        "task other than text, the default is examples of this task.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON, and write files only with --out.")]
@@ -148,44 +148,44 @@ TokenizerOf = Annotated[
     str | None,
     file_option(
         "FOLDER",
-        "If the checkpoint has no tokenizer: a tokenizer's folder, bytes, gpt2, or ids (the text is token ids).",
+        "For a checkpoint without a tokenizer: a tokenizer's folder, bytes, gpt2, or ids (for a text of token ids).",
     ),
 ]
 Draws = Annotated[
     int | None,
-    whole_number(0, "The number of random copies of each layer to compare with. Default: 16.", "--null-draws"),
+    whole_number(0, "The number of random copies of each layer to compare heads with. Default: 16.", "--null-draws"),
 ]
-Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="The device; auto uses a GPU if there is one.")]
+Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:N]", help="The device; auto: a GPU if there is one.")]
 
 Trainer = Annotated[
-    Literal["auto", "fused", "torch"], typer.Option(help="The training code: fused (native code) or torch (PyTorch).")
+    Literal["auto", "fused", "torch"], typer.Option(help="For in-context models: native (fused) or PyTorch code.")
 ]
 OnDevice = Annotated[
     str,
     typer.Option(
-        metavar="auto|cpu|cuda[:N]", help="The device; auto uses all GPUs, one for each run, or else the CPU."
+        metavar="auto|cpu|cuda[:N]", help="The device; auto: all GPUs (each run uses one), or the CPU if there is none."
     ),
 ]
 RunsPerGpu = Annotated[int, typer.Option(metavar="N", help="The number of runs that share a GPU.")]
 
 TrustCommands = Annotated[
-    bool, typer.Option("--trust-code", help="Allow training commands of a directory that somebody else made.")
+    bool, typer.Option("--trust-code", help="Run training commands from a directory that somebody else made.")
 ]
 
 Plugins = Annotated[
     list[str] | None,
     typer.Option(
-        "--plugin", metavar="FILE", help="Use a plug-in, a file of your own code (docs/your-own.md); repeatable."
+        "--plugin", metavar="FILE", help="Load a plug-in, a Python file of your own (docs/your-own.md); repeatable."
     ),
 ]
 
 Look = Annotated[
     bool | None,
     typer.Option(
-        "--look/--no-look", help="Also write look.html for finished language models. Default: only with figures."
+        "--look/--no-look", help="Also write look.html, the page of `headway look`. Default: only with --figures."
     ),
 ]
-Figures = Annotated[bool, typer.Option(help="Also write the report's figures as files.")]
+Figures = Annotated[bool, typer.Option(help="Also write each figure to its own file.")]
 
 
 def _print_version(asked: bool) -> None:
@@ -202,7 +202,7 @@ def _door(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """A laboratory for attention heads: a question as a short file, an answer with error bars."""
+    """A laboratory for attention heads: write a question as a short file, get an answer with error bars."""
     share_cores()
 
 
@@ -325,10 +325,10 @@ def check_out(out: Path | None, *, draws: bool = True) -> None:
     from headway.report.charts.page import check_drawable
 
     if out is not None and out.exists() and not out.is_dir():
-        raise UserError(f"--out {out}: it is a file; name a folder, new or old")
+        raise UserError(f"--out {out}: this is a file; give a folder, which may be new")
     if draws:
         check_drawable()
-    said = f"--out {out}" if out is not None else "the page would stand in results/, and"
+    said = f"--out {out}" if out is not None else "the page would go to results/, and"
     check_writable(Path("results") if out is None else out, said)
 
 

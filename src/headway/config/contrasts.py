@@ -139,7 +139,7 @@ def _contrast(name: str, value: Any, arms: Sequence[str]) -> Contrast:
     if isinstance(value, str):
         sides = value.split(" - ")
         if len(sides) != 2:
-            raise ValueError(f"{where}: {value!r} was given; write 'one arm - another', with spaces about the dash")
+            raise ValueError(f"{where}: {value!r} was given; write 'one arm - another', with spaces around the dash")
         return _two_sided(name, where, sides, arms)
     if isinstance(value, list | tuple):
         if len(value) != 2:
@@ -207,7 +207,7 @@ def _weighted(name: str, where: str, value: Mapping[Any, Any], arms: Sequence[st
     if not weights:
         raise ValueError(f"{where}: no arm has a weight that is not 0; write it as {FORMS}")
     if abs(total) > _ROUNDING * max(map(abs, weights.values())):
-        raise ValueError(f"{where}: its weights add up to {total:g}; of a difference they add up to 0")
+        raise ValueError(f"{where}: its weights add up to {total:g}; the weights of a contrast add up to 0")
     return Contrast(name=name, label=name, weights=MappingProxyType(weights), sides=None)
 
 

@@ -102,13 +102,13 @@ MOST_SEEDS = 10_000
 
 
 class Logging(Spec):
-    """How often a run logs its training loss and stores its weights; no result depends on this."""
+    """How often a run logs its training loss and stores its weights; no result depends on these settings."""
 
     every: PositiveInt = 1_000
     """steps between logged training losses"""
     weights: Annotated[Asked, ONCE] = ()
-    """steps at which weights are stored: a list, or `{log_spaced: N}`; `headway look` shows circuits and patterns at
-    these steps"""
+    """steps at which weights are stored: a list, or `{log_spaced: N}` for up to N steps on a log scale. `headway look`
+    shows circuits and patterns at these steps"""
 
 
 class Group(Spec):
@@ -121,21 +121,21 @@ class Group(Spec):
 
 
 class Published(Spec):
-    """A published claim on the question of an experiment."""
+    """A published claim about the experiment's question."""
 
     claim: str
     """the published claim, with its numbers"""
     source: str = ""
     """authors, year and place"""
     setting: str = ""
-    """the published models, data and training, as far as they differ from this experiment"""
+    """the published models, data and training, where they differ from this experiment"""
     seeds: PositiveInt | None = None
     """number of seeds of the published runs; null: unknown"""
     compares: str | None = None
-    """the comparison that tests the claim: the name of a contrast, two arms (`a - b`), or one of the statements that
-    `statements` tests, by name; null: none"""
-    says: Literal["better", "worse", "same"] | None = None
-    """the claim's verdict on the first side of this comparison; null if `compares` names a statement"""
+    """the comparison that tests the claim: the name of a contrast, two arms (`a - b`), or the name of a claim that
+    `statements` tests; null: none"""
+    says: Literal["better", "worse", "same", "not better"] | None = None
+    """the claim's verdict on the first side of this comparison; null if `compares` names a claim of `statements`"""
 
     @whole
     def _check_whole(self) -> None:
@@ -156,21 +156,21 @@ class Document(Spec):
     about: str = ""
     """the heading under which `headway list` shows the experiment"""
     question: str = ""
-    """the question of the experiment, in a sentence"""
+    """the question that the experiment answers, as one sentence"""
     published: Annotated[tuple[Published, ...], BeforeValidator(_as_claims)] = ()
-    """published claims on the question"""
+    """published claims about the question"""
     task: dict[str, Any]
     """the task and its data"""
     values: dict[str, Any] = Field({})
-    """values for your own training command, by name"""
+    """values by name, which Headway fills into your own training command"""
     model: dict[str, Any] = Field({})
-    """the model: what all arms share"""
+    """the model settings that all arms share"""
     training: dict[str, Any] = Field({})
     """hyper-parameters of training"""
     evaluation: dict[str, Any] = Field({})
     """the held-out examples on which models are evaluated"""
     probes: dict[str, Any] = Field({})
-    """metrics of heads that are measured during training"""
+    """head metrics to measure during training"""
     samples: dict[str, Any] | None = Field({})
     """texts that the model generates before and after training"""
     after: dict[str, Any] = Field({})
@@ -180,29 +180,28 @@ class Document(Spec):
     plugins: tuple[str, ...] = ()
     """your own code: paths relative to this file, or names of plug-ins in installed packages; see docs/your-own.md"""
     arms: dict[str, dict[str, Any] | None]
-    """the arms by name, each with the keys that it changes. An arm may also have a `label`, its name in figures
-    (with `{parameters}`, `{heads}` and keys such as `{model.d_model}` filled in), and `init_from`, which takes
-    its initial weights from another arm"""
+    """the arms by name, each with the keys that it changes. An arm may also have `init_from`, which takes initial
+    weights from another arm, and a `label`, its name in figures. In a label, Headway replaces `{parameters}`, `{heads}`
+    and keys such as `{model.d_model}` by their values"""
     controls: dict[str, dict[str, Any]] = Field({})
-    """variations of every arm; see `--control`"""
+    """variations of every arm, by name, each with the keys that it changes; `--control NAME` trains a variation"""
     groups: dict[str, Group] = Field({})
-    """groups of arms that are compared with each other"""
+    """groups by name, each with the keys `arms` and `baseline`; the arms of a group are compared with its baseline"""
     contrasts: dict[str, Any] = Field({})
-    """further comparisons, by name: two arms (`a - b`), an arm and the mean of other arms (`[a, [b, c]]`), the same
-    with names for both sides (`{better: a, than: [b, c], names: [A, B]}`), or weights that add up to 0 (`{a: 1,
-    b: -1}`); in names of arms, `*` matches any text"""
+    """further comparisons, by name; the section `contrasts` of docs/experiment-keys.md shows the four forms of a
+    comparison"""
     baseline: str | None = None
     """the arm that the others are compared with"""
     margin: float = Field(1.0, gt=0, le=100)
     """the smallest difference that matters; arms whose difference is clearly smaller count as equally good"""
     statements: bool = False
-    """whether Headway tests published claims about heads on the metrics that `probes` measures"""
+    """whether Headway tests its list of published claims about heads, with the metrics that `probes` measures"""
     seeds: Annotated[int, Field(gt=0, le=MOST_SEEDS)] | tuple[NonNegativeInt, ...] = 3
-    """number of random seeds (0 to N - 1), or a list of them"""
+    """the number N of random seeds (0 to N - 1), or a list of seeds"""
     scale: str | None = None
-    """the chosen scale; Headway writes this key into the results directory"""
+    """the chosen scale, one of `scales`; Headway writes this key into the results directory"""
     scales: dict[str, dict[str, Any]] = Field({})
-    """changes to the keys above for each scale; `--scale` chooses a scale"""
+    """sizes of the experiment, by name, each with the keys above that it changes; `--scale NAME` chooses a size"""
 
     def control_label(self, control: str) -> str:
         """Return the label of a control in figures and sentences."""
@@ -346,14 +345,14 @@ def check_effect(settings: Iterable[str], parts: Mapping[str, Any], arms: Mappin
             instead = _of_arms({arm: _settable(path, arms[arm]) for arm in deaf})
             who = f"arm {deaf[0]} sets it itself" if len(deaf) == 1 else f"arms {', '.join(deaf)} set it themselves"
             raise DeclarationError(
-                f"setting {path}: {who}, or what holds it, so this would change nothing there; set {instead} too"
+                f"setting {path}: {who}, or its section, so this would change nothing there; set {instead} too"
             )
 
 
 def _of_arms(places: Mapping[str, str]) -> str:
     """Return settings for arms by name; settings of many arms with one key are merged into one."""
     if len(places) > _FEW and len(set(places.values())) == 1:
-        return f"arms.ARM.{next(iter(places.values()))}=... of each of them"
+        return f"arms.ARM.{next(iter(places.values()))}=... for each of these arms"
     return listed(f"arms.{arm}.{place}=..." for arm, place in places.items())
 
 
@@ -378,7 +377,7 @@ def meant_for(settings: Iterable[str], arms: Mapping[str, Any], message: str) ->
         own = {arm: part for arm in arms for part in parts if _of_its_own(part, path, arms[arm])}
         if own and any(f"{part}: " in message for part in parts):
             places = listed(f"arms.{arm}.{place}=..." for arm, place in own.items())
-            sentences.append(f"what {listed(own)} has instead of it is set by {places}")
+            sentences.append(f"to change {listed(own)}, set {places}")
     return sentences
 
 

@@ -244,7 +244,7 @@ _HEAD = (
         unit="-1 to 1", of="pair", high="different contexts", null=_ZERO,
         value=OfSums(_negative_mean, ("context_cosines", "rows"))),
     _diversity(name="output_dissimilarity",
-        sentence="negative mean cosine of two heads' outputs to the residual stream at the same position",
+        sentence="negative mean cosine between what two heads add to the residual stream at the same position",
         unit="-1 to 1", of="pair", high="different outputs", null=_ZERO,
         value=OfSums(_negative_mean, ("output_cosines", "rows"))),
     _uneven(name="attention_variance_raw",
@@ -331,7 +331,7 @@ _HEAD = (
         high="a duplicate-token head", value=PerQuery(lambda q: q.weight_at(q.twin), over=on_repetition), repeated=True,
     ),
     _pattern(name="induction_score",
-        sentence="mean attention weight on the token that followed one period earlier, on repeated random tokens",
+        sentence="mean attention weight on the token after the current token's last occurrence, on repeated tokens",
         high="an induction head", value=PerQuery(lambda q: q.weight_at(q.twin + 1), over=after_repetition),
         repeated=True),
     _of_text(
@@ -339,7 +339,7 @@ _HEAD = (
     ),
     _of_text(1, "induction", "tokens after earlier copies of the query's token", high="an induction head"),
     HeadMetric(name="output_dissimilarity_published",
-        sentence="negative mean cosine of two slices of the vector after the output projection, as published "
+        sentence="negative mean cosine of two slices of the layer's output, after the output projection, as published "
         "(slices are not heads)",
         unit="-1 to 1", of="pair", family="published", high="different slices", null=_ZERO,
         value=OfSums(_negative_mean, ("slice_cosines", "sliced_rows"))),
@@ -416,8 +416,8 @@ _CAUSES = (
     HeadMetric(name="michel_importance_nats",
         sentence="mean over sequences of |dL/dξ|, where ξ is a gate on the head (Michel et al. 2019); it has no sign",
         unit="nats per token and gate", family="causes", high="the loss is sensitive to the head",
-        null=Null("no reference, since the value is above 0 for every head")),
-    *_effects("attribution", "first-order estimate (gradient times change) of the change of the loss when {way}",
+        null=Null("no null value, since every head scores above 0")),
+    *_effects("attribution", "first-order estimate (gradient times activation change) of the change in loss when {way}",
         "the loss would rise without the head"),
     *_effects("integrated",
         "the head's share of the joint effect of all heads, by integrated gradients from all heads to none ({way})",

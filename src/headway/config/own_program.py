@@ -48,16 +48,16 @@ class CommandTask(Task):
     run: str
     """the command; Headway fills in `{seed}`, `{run}` (the run's folder) and each `{NAME}` of `values` as arguments"""
     files: dict[str, str] = Field({}, json_schema_extra={"type": ["array", "object"], "items": {"type": "string"}})
-    """the files that the command needs, as paths relative to this file; each run works on copies, and their hashes
-    are part of its id"""
+    """the files that the command needs, as paths relative to the experiment's file. Each run works on copies of these
+    files, and the run's id depends on their hashes"""
     records: str = ""
-    r"""a file of JSON lines that the command writes (metrics.jsonl); or a regular expression with named groups for
-    its output (`step (?P<step>\d+) loss (?P<loss>\S+)`); or empty: lines of JSON or `metric: value` in its
-    output"""
+    r"""where the metrics are. A file such as metrics.jsonl: JSON lines that the command writes. A regular expression
+    with named groups: lines of the output, such as `step (?P<step>\d+) loss (?P<loss>\S+)`. Empty: lines of JSON, or
+    `metric: value`, in the output"""
     metric: str
-    """the metric by which arms are compared, by its name in the records"""
+    """name of the metric by which arms are compared, as in the records"""
     better: Better = "lower"
-    """whether a lower or a higher value is better"""
+    """whether a lower or a higher value of the metric is better"""
     timeout: PositiveFloat | None = None
     """seconds without output or records after which a run counts as failed; null: no limit"""
     shell: bool = False
@@ -110,11 +110,10 @@ class CommandTask(Task):
                 "run is empty; give the command as a shell takes it, such as python train.py --seed {seed}"
             )
         if self.shell and any(map(_PLACE.search, _QUOTED.findall(self.run))):
-            raise ValueError("run has a name in braces in quotes; leave these quotes out: Headway quotes values")
+            raise ValueError("run has quotes around a name in braces; leave them out: Headway quotes values")
         if "seed" not in self.places:
             raise ValueError(
-                "run has no {seed}, so that all seeds would be one run; put {seed} where the command takes its random "
-                "seed"
+                "run has no {seed}, so all seeds would give one run; put {seed} where the command takes its random seed"
             )
 
     def _check_records(self) -> None:
@@ -125,7 +124,7 @@ class CommandTask(Task):
         try:
             groups = re.compile(self.records).groupindex
         except re.error as error:
-            raise ValueError(f"records is not a regular expression ({error}); put that right") from None
+            raise ValueError(f"records is not a regular expression ({error}); correct it") from None
         if not self.metric.isidentifier():
             raise ValueError(f"metric {self.metric}: a group of records has no such name; give one such as val_loss")
         if self.metric not in groups:
@@ -151,7 +150,7 @@ class CommandTask(Task):
         missing = [w for w in words if w not in self.files and not Path(w).is_absolute() and (folder / w).is_file()]
         if missing:
             raise DeclarationError(
-                f"task.files: task.run names {listed(missing)}, and each run works on copies of task.files alone; "
+                f"task.files: task.run names {listed(missing)}, but each run works only on copies of task.files; "
                 f"add {listed(missing)} there"
             )
 
@@ -171,9 +170,9 @@ def _declare(name: str, better: Better) -> None:
     if known is None or known.sentence == name:
         METRICS[name] = Metric(name=name, sentence=name, unit="1", better=better, primary=True)
     elif not known.primary:
-        raise ValueError(f"metric {name} is a count of Headway's own ({known.sentence}); record it under another name")
+        raise ValueError(f"metric {name} is one of Headway's counts ({known.sentence}); record it under another name")
     elif known.better != better:
-        raise ValueError(f"better: of {name}, {known.better} is better; give that, or record it under another name")
+        raise ValueError(f"better: for {name}, {known.better} is better; give that, or record it under another name")
 
 
 def _is_below(name: str) -> bool:

@@ -162,14 +162,14 @@ def call(
         wrong = why_not(value)
         if is_first and not wrong:
             same = equal(value, function(*given))
-            wrong = "" if same else "gave something else the second time; make it a function of what it is given alone"
+            wrong = "" if same else "gave another result the second time; let it depend only on its arguments"
             if rng.shared_states() != states:
                 wrong = "changed a global random generator; take random numbers from a generator of a fixed seed"
     except UserError:
         raise
     except Exception as error:
         raise UserError(
-            f"{line_of(function, error)}: {about} raised {type(error).__name__}: {error}; put that right"
+            f"{line_of(function, error)}: {about} raised {type(error).__name__}: {error}; fix this error"
         ) from error
     if wrong:
         raise UserError(f"{line_of(function)}: {about} {wrong}")
@@ -258,7 +258,7 @@ def _said(error: BaseException, given: str) -> str:
             f"it cannot be imported: {type(error).__name__}{where}: {wrong}; a field is a key of the YAML file, such "
             "as `length: int = 6`; make anything else a method, a property or a cached_property"
         )
-    return f"it cannot be imported: {type(error).__name__}{where}: {error}; put that right"
+    return f"it cannot be imported: {type(error).__name__}{where}: {error}; fix this error"
 
 
 GROUP = "headway.plugins"
@@ -280,8 +280,8 @@ class NotAllowed(ResultsError):
 
     def __init__(self, directory: Path, written: str, plugin: str):
         super().__init__(
-            f"{directory} is of code of its own, {written}, which you have not run here yet, and to read its runs "
-            "would run it; look at it, then open the directory once with that plugin, which allows it from then on"
+            f"{directory} has its own code, {written}, which you have not run here yet and which reading its runs "
+            "would run; read the code, then open the directory once with that plugin to allow it from then on"
         )
         self.directory, self.plugin = directory, plugin
 

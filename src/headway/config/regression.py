@@ -51,7 +51,7 @@ class Matrix(Spec):
     def _check_whole(self) -> None:
         n = len(self.rows)
         if n == 0 or any(len(row) != n for row in self.rows):
-            raise ValueError(f"rows of lengths {list(map(len, self.rows))} are no square matrix; give d_x rows of d_x")
+            raise ValueError(f"rows of lengths {list(map(len, self.rows))} form no square matrix; give d_x rows of d_x")
         sigma = np.array(self.rows)
         if not np.allclose(sigma, sigma.T):
             raise ValueError("the covariance matrix is not symmetric; make entry (i, j) equal entry (j, i)")
@@ -67,7 +67,7 @@ Covariance = Annotated[Identity | Power | Matrix, Field(discriminator="kind")]
 
 
 class RegressionTask(Task):
-    """The task of in-context linear regression."""
+    """The task of in-context linear regression (He et al. 2025, arXiv 2503.12734)."""
 
     primary: ClassVar[str] = "eval_mse"
     n_ctx: ClassVar[None] = None
@@ -76,7 +76,7 @@ class RegressionTask(Task):
     d_x: PositiveInt
     """number of coordinates of x (d in the paper)"""
     d_y: PositiveInt = 1
-    """number of outputs; each output is a regression task, and one model solves all of them"""
+    """number of outputs; each output is a regression task, and one model solves all tasks"""
     n_pairs: PositiveInt
     """number of pairs (x, y) in a training prompt (L in the paper)"""
     beta_variance: PositiveFloat | Literal["1/d_x"] = 1.0
@@ -88,7 +88,7 @@ class RegressionTask(Task):
     covariance: Covariance = Identity(kind="identity")
     """covariance matrix of x"""
     reads: tuple[tuple[NonNegativeInt, ...], ...] | None = None
-    """the coordinates of x that each output depends on; null: all of them"""
+    """the coordinates of x that each output depends on; null: all coordinates"""
 
     @whole
     def _check_whole(self) -> None:
@@ -159,7 +159,7 @@ class LengthCurve(Spec):
 
 
 class PromptEvaluation(Spec):
-    """The prompts on which models are evaluated; all runs of a task share them."""
+    """The prompts on which models are evaluated; all runs of a task share these prompts."""
 
     every: PositiveInt = 1_000
     """steps between evaluations during training"""
@@ -188,14 +188,14 @@ class InContextModel(Spec):
     """The settings that one-layer models and stacks share."""
 
     attention: Attention = "softmax"
-    """softmax attention, or linear attention with the mean or the sum over keys"""
+    """kind of attention: softmax, or linear with the mean or the sum over keys"""
     n_heads: PositiveInt
-    """number of heads in each layer; each head is as wide as a token"""
+    """number of heads in each layer; each head has the full width of a token"""
     bias: bool = False
     """whether Q, K, V and O have biases"""
     init: Init = "random"
-    """initial weights: random, or some matrices are small multiples of the identity. small_id: Q, K, V and a square O;
-    small_id_qk: Q and K; oppo_small_id: Q and K, with opposite signs of Q in the two halves of the heads"""
+    """initial weights: random, or small multiples of the identity for Q, K, V and a square O (small_id) or for Q and K
+    (small_id_qk, oppo_small_id). In oppo_small_id, Q has opposite signs in the two halves of the heads"""
 
     @whole
     def _check_whole(self) -> None:
@@ -211,7 +211,8 @@ class OneLayer(InContextModel):
 
     family: Literal["icl"]
     n_out: PositiveInt | None = None
-    """number of rows of O: the number of outputs; null: the width of a token, whose y entries are then the output"""
+    """number of rows of O, which must equal the number of outputs; null: the width of a token, whose y entries are the
+    output"""
 
 
 class Stack(InContextModel):
@@ -225,7 +226,7 @@ class Stack(InContextModel):
     residual: bool = False
     """whether a layer's output is added to its input"""
     attend_self: bool = False
-    """whether a position attends to itself; a position without keys outputs 0"""
+    """whether a position attends to itself; the output at a position without keys is 0"""
 
 
 IclModel = Annotated[OneLayer | Stack, Field(discriminator="family")]
@@ -250,9 +251,9 @@ class Sgd(IclTraining):
 
 class _Adaptive(IclTraining):
     betas: Betas = (0.9, 0.999)
-    """decay rates of the running means of the gradient and of its square"""
+    """decay rates of the running means of the gradient and of the squared gradient"""
     eps: PositiveFloat = 1e-8
-    """number added to the root of the mean squared gradient"""
+    """epsilon: number added to the root of the mean squared gradient"""
 
 
 class Adam(_Adaptive):

@@ -166,7 +166,7 @@ class Comparability:
     def incomparable_reason(self, other: "Comparability", metric: str) -> str:
         """Return why a difference in a metric between two runs says nothing, as a sentence; else empty."""
         if self.task.compared_content(metric) != other.task.compared_content(metric):
-            return "they are judged on different tasks"
+            return "they are evaluated on different tasks"
         return "one of them sees the token that it is to predict" if self.sees_targets != other.sees_targets else ""
 
 
@@ -190,7 +190,7 @@ class Training(Spec):
     """The training settings that all laboratories share."""
 
     batch_size: PositiveInt
-    """number of examples in an optimizer step"""
+    """number of examples per optimizer step"""
     learning_rate: PositiveFloat
     """learning rate"""
 

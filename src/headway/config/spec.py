@@ -213,8 +213,8 @@ def check_arms(arms: int, controls: int, values: Iterable[int]) -> None:
     count = arms * (controls + 1)
     if count > MOST_ARMS:
         raise DeclarationError(
-            f"{arms:,} arms, each alone and under {controls:,} controls, are {count:,} of them, and {MOST_ARMS:,} are "
-            "allowed; take several files"
+            f"{arms:,} arms, alone and under each of {controls:,} controls, are {count:,} arms, and {MOST_ARMS:,} are "
+            "allowed; use several files"
         )
     total = sum(values) * (controls + 1)
     if total > MOST_ARM_VALUES:
@@ -301,7 +301,7 @@ def _once(values: Any, named: Callable[[Any], Any] = lambda value: value) -> Any
     items = list(map(named, values)) if isinstance(values, tuple) else []
     for item in items:
         if items.count(item) > 1:
-            raise ValueError(f"{item} stands twice; keep one")
+            raise ValueError(f"{item} appears twice; keep one")
     return values
 
 

@@ -95,7 +95,7 @@ class _Loader(Composer, yaml.CSafeLoader):
                 )
             if key in seen and key != "<<":
                 raise DeclarationError(
-                    f"line {line}: {shortened(repr(key))} stands twice (first in line {seen[key]}); keep one of them"
+                    f"line {line}: {shortened(repr(key))} appears twice (first in line {seen[key]}); keep one of them"
                 )
             seen[key] = line
         return super().construct_mapping(node, deep)

@@ -114,11 +114,11 @@ def _mapped(path: Path) -> Integer[np.ndarray, " token"]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{path}: no numpy file of numbers ({error}); write one with numpy.save") from error
+        raise UserError(f"{path}: not a numpy file of numbers ({error}); write one with numpy.save") from error
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.ndim != 1:
         has = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "several arrays"
         raise UserError(
-            f"{path}: it holds {has}, where token ids are a single row of whole numbers; convert it, as with "
+            f"{path}: it holds {has}, but token ids are a one-dimensional array of whole numbers; convert it, as with "
             "array.astype('uint16').ravel()"
         )
     return array
@@ -152,8 +152,8 @@ class PluginDocuments:
             ids = np.asarray(document)
             if ids.ndim != 1 or ids.dtype.kind not in "iu":
                 raise UserError(
-                    f"{self.asked}: document {number} is {ids.dtype} of shape {ids.shape}, where it is a row of whole "
-                    "numbers; give an array of token ids for each"
+                    f"{self.asked}: document {number} is {ids.dtype} of shape {ids.shape}, not a row of whole "
+                    "numbers; give an array of token ids for each document"
                 )
             if len(wrong := ids[(ids < 0) | (ids >= self.vocab_size - 1)]):
                 raise UserError(
@@ -255,7 +255,7 @@ def find_corpus(name: str, *, limit: int | None, asked: str) -> Corpus[str]:
             least_bytes=count * _OWN_STORY_BYTES,
         )
     if holds_ids(name):
-        raise UserError(f"{asked} {name}: it holds token ids, where text is asked for; give the text")
+        raise UserError(f"{asked} {name}: it holds token ids, but a text is needed; give the text")
     field = None
     if name == "tinystories":
         paths = [tinystories(limit)]
@@ -327,8 +327,8 @@ def _paths(path: Path, asked: str) -> list[Path]:
         plain = [p for p in texts if p.suffix != ".gz"]
         if not texts:
             raise UserError(
-                f"{asked} {path}: the folder has no .txt, .jsonl or .json file, nor such a file as .gz; name one that "
-                "has"
+                f"{asked} {path}: the folder has no .txt, .jsonl or .json file, plain or as .gz; give a folder that "
+                "has one"
             )
         return plain or texts
     if not path.is_file():
@@ -393,7 +393,7 @@ def cut_of(corpus: Corpus[D], share: float) -> Cut:
         length += len(piece)
         unit = "characters" if isinstance(piece, str) else "ids"
     if length < 2:
-        raise UserError(f"task.corpus {corpus.name}: it is a single one of {unit}, so none can be held out; give more")
+        raise UserError(f"task.corpus {corpus.name}: it has fewer than 2 {unit}, so none can be held out; give more")
     at = min(max(1, length - math.ceil(share * length)), length - 1)
     ends = (at, at)
     if unit == "characters":

@@ -107,7 +107,7 @@ def _lines(path: Path, longest: int | None = None) -> Iterator[str]:
             try:
                 text = line.decode("utf-8-sig" if not offset else "utf-8")
             except UnicodeDecodeError as error:
-                raise _no_text(path, number, offset + error.start, "bytes that are no UTF-8") from error
+                raise _no_text(path, number, offset + error.start, "bytes that are not UTF-8") from error
             offset += len(line)
             yield text.replace("\r\n", "\n")
 
@@ -138,7 +138,7 @@ def _json_texts(path: Path, field: str | None) -> Iterator[str]:
         try:
             record = json.loads(line)
         except ValueError as error:
-            raise UserError(f"{path}, line {number}: no JSON ({error}); give one JSON object a line") from error
+            raise UserError(f"{path}, line {number}: not JSON ({error}); give one JSON object per line") from error
         fields = (field,) if field else FIELDS
         text = next((record[f] for f in fields if f in record), None) if isinstance(record, dict) else None
         if not isinstance(text, str):

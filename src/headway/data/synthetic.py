@@ -319,7 +319,7 @@ class OwnTask(SyntheticTask):
             raise ValueError(f"loss is {self.loss!r}; {near(self.loss, ('loss_nats', 'mse'))}")
         ranked = [name for name, metric in METRICS.items() if metric.better is not None]
         if self.primary not in ranked:
-            raise ValueError(f"primary is {self.primary!r}, which ranks no arms; {near(self.primary, ranked)}")
+            raise ValueError(f"primary is {self.primary!r}, which cannot rank arms; {near(self.primary, ranked)}")
 
     def draw(self, random: np.random.Generator, n: int) -> Batch:  # noqa: ARG002
         """Draw n examples from this generator alone.

@@ -91,7 +91,7 @@ def _wrong_list(task: Any, drawn: Batch, listed: Batch) -> str:
         there = rows.get(row.tobytes())
         if there is None:
             return (
-                f"{given}, and every() does not list that input. Training draws, and evaluation takes every(); list "
+                f"{given}, but every() does not list that input. Training uses draw(), evaluation every(); list "
                 "all inputs in every(), or leave every() out"
             )
         one, other = drawn.targets[at], listed.targets[there]
@@ -104,7 +104,7 @@ def _wrong_list(task: Any, drawn: Batch, listed: Batch) -> str:
             ]
             return (
                 f"{given} the answer {said[0]} at position {place}, and every() gives that input {said[1]}. "
-                "Training draws, and evaluation takes every(); let both give one answer"
+                "Training uses draw(), evaluation every(); let both give the same answer"
             )
     return ""
 
@@ -152,8 +152,8 @@ def _wrong_batch(task: TokensTask, batch: Any, n: int) -> str:
     tokens, is_number = batch.inputs.dtype == np.int64, batch.targets.dtype == np.float32
     if (task.loss == "mse") != is_number:
         return (
-            f"targets are {batch.targets.dtype}, and its loss is {task.loss}; answers that are classes are int64 and "
-            "go with loss_nats, answers that are numbers are float32 and go with mse"
+            f"targets are {batch.targets.dtype}, but the loss is {task.loss}; use int64 targets (classes) "
+            "with loss_nats, and float32 targets (numbers) with mse"
         )
     # A class token follows numbers, and their answer is read there.
     lengths = (task.n_ctx,) if tokens else (task.n_ctx, task.n_ctx - 1)
@@ -172,8 +172,8 @@ def _wrong_batch(task: TokensTask, batch: Any, n: int) -> str:
     for name, values, low, end, key in ranges:
         if values.min() < low or values.max() >= end:
             outside = values[(values < low) | (values >= end)].flat[0]
-            return f"{name} hold {outside}, and {key} is {end}: they are {low} to {end - 1}; make them fit"
-    return "" if batch.asked.any() else f"nothing is asked: every target is {masked}; put answers where they are asked"
+            return f"{name} hold {outside}, but {key} is {end}; use values from {low} to {end - 1}"
+    return "" if batch.asked.any() else f"no position has an answer: every target is {masked}; give at least one answer"
 
 
 def _same(one: Batch, other: Batch) -> bool:

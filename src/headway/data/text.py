@@ -98,7 +98,7 @@ def preflight(task: TextTask, batch_size: int) -> Iterator[str]:
             elif name is not None and name != "tinystories":
                 find_corpus(name, limit=limit, asked=key)
         are = "comes" if len(from_hub) == 1 else "come"
-        yield f"not looked at: {' and '.join(from_hub)}, which {are} from the hub when runs are made"
+        yield f"not checked: {' and '.join(from_hub)}, which {are} from the hub when runs are made"
         return
     sources = Sources.of(task)
     n, is_open = (0, True) if (cache_folder() / sources.folder).is_dir() else _read(sources, batch_size)

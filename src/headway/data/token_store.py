@@ -96,7 +96,7 @@ def check_split(task: TextTask, n: int) -> None:
     if task.padding == "published":
         raise UserError(
             f"{documents}, and with published padding a sequence is a document, so it cannot be split by position; put "
-            "lines <|endoftext|> between its documents, or take packed padding"
+            "lines <|endoftext|> between its documents, or use packed padding"
         )
 
 

@@ -99,7 +99,7 @@ class Tokenizer(_Encoding):
         name = str(folder)
         whole, vocabulary, merges = folder / "tokenizer.json", folder / "vocab.json", folder / "merges.txt"
         check_tokenizer(folder)
-        with explained(f"tokenizer {name}: its files are no tokenizer", "give others"):
+        with explained(f"tokenizer {name}: its files are not those of a tokenizer", "give others"):
             if whole.is_file():
                 inner = tokenizers.Tokenizer.from_file(str(whole))
                 check_growth(inner, name)
@@ -364,7 +364,7 @@ def check_growth(inner: tokenizers.Tokenizer, name: str) -> None:
     growth = max(1.0, 1.0 * _growth(_state(inner.normalizer)), 1.0 * _growth(_state(inner.decoder)))
     if growth > _MOST_GROWTH:
         raise UserError(
-            f"tokenizer {name}: its steps would make {growth:,.0f} characters of one, and {_MOST_GROWTH:,} are "
+            f"tokenizer {name}: its steps would turn a character into {growth:,.0f}, but only {_MOST_GROWTH:,} are "
             "allowed; give another"
         )
     longest = getattr(inner.model, "max_input_chars_per_word", 0)

@@ -88,7 +88,7 @@ class Cost:
         if self.steps_per_s is None:
             return ""
         if self.together > 1:
-            return f"timed with {self.together} seeds trained together, as a worker does by itself"
+            return f"timed with {self.together} seeds trained together, as a worker does by default"
         return training_part_of(self.run).about_trial(self.run)
 
 

@@ -65,10 +65,10 @@ def deadline(text: str, now: datetime | None = None) -> Deadline:
     else:
         then = _time_of(text.strip(), now)
         if then is None:
-            raise UserError(f"until {given}: give for how long, such as 1h50m, or when: 18:30, or 2026-11-23 08:00")
+            raise UserError(f"until {given}: give a duration, such as 1h50m, or a time: 18:30, or 2026-11-23 08:00")
         seconds = (then - now.astimezone(then.tzinfo) if then.tzinfo else then - now).total_seconds()
         if seconds <= 0:
-            raise UserError(f"until {given}: that is past, it is {now:%Y-%m-%d %H:%M}; give a later time, or 1h50m")
+            raise UserError(f"until {given}: this is past, now is {now:%Y-%m-%d %H:%M}; give a later time, or 1h50m")
     if not 0 < seconds <= _LONGEST_S:
         raise UserError(f"until {given}: give a time above 0 and below ten years")
     return Deadline(at=time.monotonic() + seconds)

@@ -192,7 +192,7 @@ def _connect(ray: Any, address: str) -> bool:
         ray.init(address=address, log_to_driver=False, logging_level="error", configure_logging=True)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UserError(
-            f"ray {shortened(address)}: {error}; see that it is a Ray cluster of the same version"
+            f"ray {shortened(address)}: {error}; check that it is a Ray cluster of the same version"
         ) from None
     return has_token
 
@@ -312,6 +312,6 @@ def why_not(node: RayNode, said: Mapping[str, str]) -> str:
     if said["lacks"]:
         return (
             f"{name} does not have {said['lacks']} as it is here (relative paths begin at {os.getcwd()}); put it there "
-            "under the same path, or take a corpus that Headway makes itself"
+            "under the same path, or use a corpus that Headway generates"
         )
     return ""

@@ -158,7 +158,7 @@ class RayPlace:
             self._failed += 1
             if self._failed >= _TRIES:
                 why = shortened(str(error).strip().rpartition("\n")[2])
-                self.refuse(self.node, f"its actor did not begin, {_TRIES} times ({why})")
+                self.refuse(self.node, f"its actor failed to start {_TRIES} times ({why})")
 
     @property
     def waits_s(self) -> float:
@@ -276,8 +276,8 @@ class AllRayPlaces:
         if late and not self._said_busy:
             self._said_busy = True
             self._tell(
-                f"Ray: the cluster is busy; {late} of {counted(len(self._all()), 'slot')} have not begun in "
-                f"{_BUSY_S:.0f} s, since others have what they need. Runs go to those that have begun"
+                f"Ray: the cluster is busy; {late} of {counted(len(self._all()), 'slot')} have not started within "
+                f"{_BUSY_S:.0f} s, since other programs use the nodes. Runs go to the slots that have started"
             )
 
     def _look(self) -> None:
@@ -287,7 +287,7 @@ class AllRayPlaces:
             place.spare()
         nodes = {node.id: node for node in self._cluster.nodes()}
         for gone in self._places.keys() - nodes.keys():
-            self._tell(f"Ray node {self._places.pop(gone)[0].node.host} ({gone[:8]}) is gone; its runs go on elsewhere")
+            self._tell(f"Ray node {self._places.pop(gone)[0].node.host} ({gone[:8]}) is gone; its runs move elsewhere")
         new = tuple(node for id, node in nodes.items() if id not in self._places and id not in self._refused)
         usable = self._usable(new, first=first) if new else []
         for node in usable:
@@ -298,7 +298,7 @@ class AllRayPlaces:
             self._places.clear()
             if self._refused:
                 raise UserError("ray: no node is left, for the reasons above; repair one, or start others")
-            raise UserError(f"ray: no node has a slot for device {self._device}; take another, or start more nodes")
+            raise UserError(f"ray: no node has a slot for device {self._device}; give another, or start more nodes")
 
     def _usable(self, nodes: tuple[RayNode, ...], *, first: bool) -> list[RayNode]:
         """Return the nodes with the same Headway that see the results directory; refuse the others.
@@ -339,7 +339,7 @@ class AllRayPlaces:
             for node, said in reports.items():
                 wrote = Path(f"{probe}-{said['host']}-{said['pid']}").exists()
                 if not (said["sees"] and said["writes"] and wrote):
-                    blind[node] = said["why_not"] or "it is not the same there"
+                    blind[node] = said["why_not"] or "it is another directory there"
             return reports, blind
         finally:
             for file in self._directory.glob(f"{probe.name}*"):

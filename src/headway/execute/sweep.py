@@ -547,7 +547,7 @@ def _cause_of_death(run: Run, code: int) -> str:
     if code == storage.UNREACHABLE:
         return storage.unreachable(path)
     if code == LOST:
-        return f"its place was lost {_MOST_LOST + 1} times, and it got no further; run again to resume"
+        return f"its worker was lost {_MOST_LOST + 1} times without progress; run again to resume"
     if code in (STOPPED, -FROM_PARENT):  # the latter before the worker listens to signals
         return "stopped before it began; run again to resume"
     if code >= 0:

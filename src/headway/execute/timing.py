@@ -68,7 +68,7 @@ def time_arms(
                 if any(is_held(other.path / "lease") for other in runs):
                     yield "other processes work on this directory, so nothing more is timed"
                     return
-                yield f"timing {run.name} by itself"
+                yield f"timing {run.name} alone"
                 file = timing_file(directory, run.name)
                 if not _time(directory, run, place.whole):
                     yield f"{run.name} could not be timed; {file.with_suffix('.log')} says why"

@@ -57,7 +57,7 @@ def listeners(run: "Run", say: Callable[[str], None]) -> Callable[[Mapping[str, 
                 entry.value(run, dict(line))
             except Exception as error:  # noqa: BLE001 - whatever it raises, training continues
                 called.remove(entry)
-                say(f"callback {entry.name} is called no more: {type(error).__name__}: {error}")
+                say(f"callback {entry.name} is no longer called: {type(error).__name__}: {error}")
 
     return tell
 

@@ -105,7 +105,7 @@ class Journal:
         others = [name for name in files.names_in(directory) if not name.startswith(".")]
         if JOURNAL in others:
             raise ResultsError(
-                f"{directory} is a gate already; go on with `headway gate try {directory}`, or name a new directory"
+                f"{directory} is a gate already; continue with `headway gate try {directory}`, or name a new directory"
             )
         if others:
             raise ResultsError(f"{directory} holds other things ({', '.join(others[:3])}); name a new directory")
@@ -127,7 +127,7 @@ class Journal:
         try:
             content = files.read_bytes(file)
         except OSError as error:
-            raise ResultsError(f"{file} cannot be read: {error.strerror}; see that it is a file of yours") from None
+            raise ResultsError(f"{file} cannot be read: {error.strerror}; check that you may read it") from None
         lines: list[dict[str, Any]] = []
         before = ""
         for number, text in enumerate(content.splitlines(), start=1):
@@ -139,7 +139,7 @@ class Journal:
         try:
             return cls(directory, lines, lease)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            raise ResultsError(f"{file}: a line is not one that Headway wrote; begin a new gate") from None
+            raise ResultsError(f"{file}: Headway did not write one of its lines; begin a new gate") from None
 
     @property
     def unfinished(self) -> Attempt | None:

@@ -101,7 +101,7 @@ def _parsed_row(table: RunTable, row: Row, metric: str, place: str) -> tuple[str
         raise UserError(f"{place}: its seed is {shortened(repr(seed))}; write a whole number of 0 or more")
     if value is None or not math.isfinite(value):
         raise UserError(
-            f"{place}: its {metric} is {shortened(repr(row[metric]))} and no finite number; a run that failed has no "
+            f"{place}: its {metric} is {shortened(repr(row[metric]))} and not a finite number; a failed run has no "
             "metric, so discard its change, or repeat both runs with another seed"
         )
     return str(row["arm"]), int(seed), value
@@ -112,7 +112,7 @@ def _check_fresh(journal: Journal, file: Path, new: Mapping[int, Mapping[str, fl
     again = sorted(set(new) & journal.used_seeds)
     if again:
         raise UserError(
-            f"--results {file}: seed {again[0]} was used before; a change may have been chosen by it, so run both with "
+            f"--results {file}: seed {again[0]} was used before; a change may have been chosen on it, so run both with "
             "fresh seeds"
         )
     recorded = {value for attempt in journal.attempts for value in attempt.values.values()}

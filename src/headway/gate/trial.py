@@ -83,7 +83,7 @@ def decide(settings: GateSettings, attempt: Attempt, looked: int = 0) -> Decisio
         if n >= CONSTANT_PAIRS and not np.ptp(champion[:n]) and not np.ptp(challenger[:n]):
             raise UserError(
                 f"{n} seeds gave the same {settings.metric} ({champion[0]:g} and {challenger[0]:g}): the command does "
-                f"not use its seed, or rounds {settings.metric}; mend the command, and try again under another --name"
+                f"not use its seed, or rounds {settings.metric}; fix the command, and try again under another --name"
             )
         if is_positive(gains[:n], level):
             return Decision(outcome="keep", pairs=n)
@@ -167,7 +167,7 @@ def _run_pair(
             told = f"{candidate.name}, seed {seed}: {error}"
             if role == CHALLENGER:
                 return Decision(outcome="discard", pairs=pair, reason=told)
-            raise RunFailed(f"the champion failed, so nothing is decided ({told}); try again to go on") from None
+            raise RunFailed(f"the champion failed, so nothing is decided ({told}); try again to continue") from None
         journal.add({"event": "run", **line, "value": value})
     told = ", ".join(f"{role} {number(attempt.values[role, seed])}" for role in (CHAMPION, CHALLENGER))
     tell(f"pair {pair + 1} of at most {len(attempt.seeds)}, seed {seed}: {told}")
@@ -222,7 +222,7 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     change = f"{verdict['metric']} {number(verdict['change'])}"
     said = f"{sides}: {PHRASES[verdict['verdict']]}, {change} ({evidence}; {counted(verdict['pairs'], 'pair')})"
     is_given_up = verdict["verdict"] == "undecided" and verdict["pairs"] < verdict["budget"]
-    return f"{said}; more pairs would hardly decide" if is_given_up else said
+    return f"{said}; more pairs are unlikely to decide" if is_given_up else said
 
 
 def named(journal: Journal, candidate: Candidate, name: str | None) -> Candidate:

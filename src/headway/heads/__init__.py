@@ -1,4 +1,4 @@
-"""Metrics of what the heads of a model do: pure functions from a trace, or from weights, to numbers per head.
+"""Metrics of a model's heads: pure functions that turn a trace, or weights, into numbers per head.
 
 Without torch:
 

@@ -306,7 +306,7 @@ def embedding_of_read_out(model: Transformer) -> Float[Tensor, "d_model d_model"
     seen = _seen(model, model.norm, through[0])
     if not seen.isfinite().all():
         raise UserError(
-            "the embedding, the final norm or the read-out holds NaN or infinity, so no head has a copying score; take "
+            "the embedding, the final norm or the read-out holds NaN or infinity, so no head has a copying score; use "
             "an earlier checkpoint"
         )
     return seen.T

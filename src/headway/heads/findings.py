@@ -266,8 +266,8 @@ def _none_special(heads: Sequence[_Found], least: float, metric: str) -> Iterato
         yield statement("reached")
 
 
-def _scores(found: Sequence[_Found]) -> tuple[HeadStatement, ...]:
-    return tuple(statement("score", heads=each.heads, value=each.value) for each in found)
+def _scores(found: Sequence[_Found], kind: str = "score") -> tuple[HeadStatement, ...]:
+    return tuple(statement(kind, heads=each.heads, value=each.value) for each in found)
 
 
 def _beside(heads: Sequence[_Found], *means: str) -> Iterator[HeadStatement]:
@@ -334,7 +334,7 @@ def _alike(
     if not enough:
         return None
     mean = float(np.mean([pair.value for pair in pairs]))
-    alike = statement(score.metric, pairs=_scores(enough))
+    alike = statement(score.metric, pairs=_scores(enough, "pair"))
     of_all = statement("mean_of_pairs", n=len(pairs), mean=mean)
     statements = alike, of_all, *_beside(pairs, "untrained")
     return Finding(about=score.metric, statements=statements, p=min(pair.p for pair in enough))

@@ -93,7 +93,7 @@ class HeadStream:
                 if tally is None or not tally.is_finite():
                     raise UserError(
                         f"{attention.name} (layer {attention.layer}): its heads compute NaN or infinite values, so its "
-                        "weights or those of a layer before it are broken; take another checkpoint"
+                        "weights or those of a layer before it are broken; use another checkpoint"
                     )
                 before = self._tallies.get(attention.name)
                 self._tallies[attention.name] = tally if before is None else before + tally

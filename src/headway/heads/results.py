@@ -102,11 +102,11 @@ class ModelOnText:
         if self.n_target_tokens:
             return (
                 f"{counted(self.n_sequences, 'pair')}, {self.n_tokens - self.n_target_tokens:,} source tokens and "
-                f"{self.n_target_tokens:,} target tokens in all, of {self.text}"
+                f"{self.n_target_tokens:,} target tokens in all, from {self.text}"
             )
         return (
             f"{counted(self.n_sequences, 'sequence')} of {self.length:,} tokens, {self.n_tokens:,} tokens in all, "
-            f"of {self.text}"
+            f"from {self.text}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -149,9 +149,9 @@ class XRay(ModelOnText):
 
     held: ClassVar[str] = (
         "Headway compares heads with random heads on the same text: the same layers with random weights of the same "
-        "scale. On untrained models, about 5 of 100 x-rays have a finding. If rows or columns of the weights grow in "
-        "size, 57 or 33 of 100 name idle heads. The absence of a finding proves less: the x-ray often misses a query "
-        "subspace that all heads of a layer share."
+        "scale. On untrained models, about 5 of 100 x-rays have a finding. If rows or columns of untrained weights "
+        "grow in size, 57 or 33 of 100 x-rays name idle heads. The absence of a finding proves less: x-rays often miss "
+        "a query subspace that all heads of a layer share."
     )
 
     composition: Composition | None = None
@@ -221,10 +221,10 @@ class XRay(ModelOnText):
     def _left_out(self) -> list[str]:
         """Return sentences about results that are too large for JSON."""
         wide = [attention.name for attention in self.attentions if attention.n_heads > PAIRS_IN_JSON]
-        sentences = [f"metrics of pairs of {name} stand in heads.safetensors alone: it has many heads" for name in wide]
+        sentences = [f"metrics of pairs of {name} are in heads.safetensors only: it has many heads" for name in wide]
         if self.composition is not None and self._composition() is None:
             sentences.append(
-                f"composition of {len(self.composition.heads):,} heads is not in the JSON: that is many pairs"
+                f"composition of {len(self.composition.heads):,} heads is not in the JSON: there are too many pairs"
             )
         return sentences
 
@@ -431,7 +431,7 @@ def chosen_heads(asked: str | None, labels: Mapping[str, str], n_heads: Mapping[
     words = [word for part in asked.split(",") if (word := part.strip())]
     if not words:
         such = f"{list(known)[-1]} or {next(iter(labels.values()))}"
-        raise UserError(f"heads {asked!r}: no head and no layer is named; give such as {such}")
+        raise UserError(f"heads {asked!r}: no head and no layer is named; give, for example, {such}")
     for word in words:
         if word not in known:
             raise UserError(f"heads {word!r}: {_not_there(word, labels, n_heads, list(known))}")
@@ -447,4 +447,4 @@ def _not_there(word: str, labels: Mapping[str, str], n_heads: Mapping[str, int],
         return f"layer {labels[of_layer]} has the heads {called[0]} to {called[-1]}"
     if named:
         return f"there is no such layer; the model has {', '.join(labels.values())}"
-    return f"it is neither a head nor a layer of the model; give such as {known[-1]} or {next(iter(labels.values()))}"
+    return f"it is no head and no layer of the model; give, for example, {known[-1]} or {next(iter(labels.values()))}"

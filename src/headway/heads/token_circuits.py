@@ -57,8 +57,8 @@ def in_tokens(model: Transformer | None) -> TypeGuard[Transformer]:
 def why_no_circuits(model: Transformer | None) -> str:
     """Return why circuits cannot be read in tokens; empty if they can."""
     if model is None:
-        return "Circuits are read off Headway's own models, and this is another."
-    return "" if answers_in_tokens(model) else f"Circuits are not read in tokens: {NO_TOKENS}."
+        return "Circuits in tokens are shown for Headway's own models only."
+    return "" if answers_in_tokens(model) else f"Circuits in tokens are not shown, since {NO_TOKENS}."
 
 
 def token_circuits(model: Transformer, tokens: Sequence[int]) -> Circuits:

@@ -391,7 +391,7 @@ def _write_keys(keys: Mapping[str, str], model: TransformerModel) -> dict[str, A
 def _read_gpt_neo(config: Config) -> GptNeo:
     types, n_layers = config["attention_types"], config["num_layers"]
     if unknown := {kind for kinds, _ in types for kind in kinds} - {"global", "local"}:
-        raise UserError(f"attention_types names {shortened(', '.join(sorted(unknown)))}; there is global and local")
+        raise UserError(f"attention_types names {shortened(', '.join(sorted(unknown)))}; give global and local")
     n_named = sum(len(kinds) * times for kinds, times in types)
     if n_named != n_layers:  # before a hostile number of them is listed
         raise UserError(f"attention_types names {n_named} layers, but num_layers is {n_layers}")

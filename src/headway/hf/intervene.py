@@ -251,7 +251,7 @@ class TheirDecoder:
         if not bool((one - two).abs().max() <= SAME * one.abs().max()):
             raise UserError(
                 f"{type(self.model).__name__}: `headway xray` can measure its heads. Ablation and patching measure the "
-                "loss of the next token, which an encoder sees; take a decoder"
+                "loss of the next token, which an encoder sees; use a decoder"
             )
 
     @property
@@ -313,7 +313,7 @@ class TheirDecoder:
             for each in self.trace(tokens).attentions
         }
         if not self.only_streams:
-            why = "a layer reads more of earlier layers than the stream, such as shared keys and values"
+            why = "a layer reads more from earlier layers than the residual stream, such as shared keys and values"
             return StreamSums(why_not=why, norms={})
         return stream_sums(self.layers, lambda: self.hidden(tokens), written)
 

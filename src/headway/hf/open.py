@@ -30,7 +30,7 @@ Kind = Literal["causal", "masked", "encoder-decoder"]
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "*.model")
 _NO_TEXT = (
     "is not a model of text that Headway knows: causal, masked or encoder-decoder; in Python "
-    "headway.hf.trace(model, tokens) traces what reads tokens"
+    "headway.hf.trace(model, tokens) traces models that read tokens"
 )
 _TEXT: tuple[Mapping[str, Any], ...] = (
     modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -82,8 +82,8 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
     safety.check_named(folder / "config.json", config)
     if config.get("pruned_heads"):
         raise UserError(
-            f"{folder}/config.json: Headway reads pruned_heads only of a GPT-2 language model, and transformers 5 of "
-            "none; write zeros for these heads with transformers 4"
+            f"{folder}/config.json: Headway supports pruned_heads only in GPT-2 language models, and transformers 5 in "
+            "none; set the weights of these heads to zero with transformers 4"
         )
     of_class, code = _class_of(folder, config, trust_code)
     needs = safety.tokenizer_code(folder)
@@ -101,7 +101,7 @@ def open_pretrained(folder: str | Path, *, trust_code: bool = False) -> Pretrain
         check_types(folder, config, _types_of(model, arrays))
         kind, tokenizer = _kind(folder, model, code), folder_tokenizer(folder, trust_code=trust_code)
         broken = [name for name, parameter in model.named_parameters() if not parameter.isfinite().all()]
-        _refuse(folder, "are not finite (NaN or infinite); take another checkpoint", broken)
+        _refuse(folder, "are not finite (NaN or infinite); use another checkpoint", broken)
         return Pretrained(
             model=model.eval(),
             tokenizer=tokenizer,

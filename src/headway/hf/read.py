@@ -90,7 +90,7 @@ def check_types(folder: Path, config: Mapping[str, Any], types: Mapping[str, str
     if wrong := [f"{shortened(name)}: {kind}" for name, kind in sorted(types.items()) if kind not in _READ]:
         more = [f"and {len(wrong) - MOST_LINES:,} more"] if len(wrong) > MOST_LINES else []
         raise UserError(
-            f"{folder}: weights are no floating-point numbers that Headway reads ({', '.join(_READ.values())}); fetch "
+            f"{folder}: weights have no floating-point type that Headway reads ({', '.join(_READ.values())}); fetch "
             "the model as it was before it was quantized:\n  " + "\n  ".join([*wrong[:MOST_LINES], *more])
         )
     dtype = config.get("dtype") or config.get("torch_dtype")
@@ -309,7 +309,7 @@ def config_of(folder: Path) -> dict[str, Any]:
     try:
         content = read_json(path, LARGEST_TEXT)
     except FileNotFoundError:
-        raise UserError(f"{folder} has no config.json; a folder of Hugging Face has one") from None
+        raise UserError(f"{folder} has no config.json; give a Hugging Face model folder") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: it is not a mapping, keys with values")
     model_type = content.get("model_type")
@@ -359,7 +359,7 @@ def converted(model: "PreTrainedModel") -> Transformer:
     name, architecture = type(model).__name__, architectures.ARCHITECTURES[model.config.model_type]
     if (where := hooked(model)) is not None:
         raise UserError(
-            f"{name} cannot be traced with a hook or a changed forward at {where}: Headway reads its weights alone; "
+            f"{name} cannot be traced with a hook or a changed forward at {where}: Headway reads only its weights; "
             "remove the hook or the change"
         )
     try:

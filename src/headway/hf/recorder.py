@@ -177,8 +177,8 @@ class AttentionRecorder:
         attention = computed.trace(W_O=W_O, b_O=module.bias)
         if not computed.dropout and not _tells(attention):
             raise UserError(
-                f"{self.kind} cannot be traced: the heads of {attention.name} do not return softmax(q k) v; a "
-                "trace does not have everything that decides their weights"
+                f"{self.kind} cannot be traced: the heads of {attention.name} do not return softmax(q k) v, so a "
+                "trace would not contain everything that decides their weights"
             )
         self.attentions.append(attention)
         arguments = {name: None if name in CACHES else value for name, value in self._given.items()}

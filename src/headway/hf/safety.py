@@ -73,8 +73,8 @@ def _check_file(path: Path, homes: set[Path]) -> None:
     largest = LARGEST_VOCABULARY if path.name.endswith(_VOCABULARIES) else LARGEST_TEXT
     if status.st_size > largest and not path.name.endswith(".safetensors"):
         raise UserError(
-            f"{path.parent}: {name} has {status.st_size / 1e6:,.0f} MB, and no such file has more than "
-            f"{largest / 1e6:g} MB; fetch the folder again"
+            f"{path.parent}: {name} has {status.st_size / 1e6:,.0f} MB, above the limit of "
+            f"{largest / 1e6:g} MB for such a file; fetch the folder again"
         )
 
 
@@ -204,8 +204,8 @@ def tokenizer_code(folder: Path) -> str | None:
 def refused(folder: Path, what: str) -> UserError:
     """Return why code of a folder is not run, and what to do."""
     return UserError(
-        f"{folder}: it needs code that comes with it ({shortened(what)}), and code of a folder is not run; read that "
-        "code, and where you trust it say so: trust_code=True in Python, --trust-code on the command line"
+        f"{folder}: it needs the code that comes with it ({shortened(what)}), which is not run by default. Read "
+        "this code; if you trust it, give trust_code=True in Python, or --trust-code on the command line"
     )
 
 
@@ -241,7 +241,7 @@ def _code(path: Path, content: Mapping[str, Any]) -> dict[str, str]:
                 continue
             if not isinstance(each, str) or not all(map(str.isidentifier, each.split("."))):
                 raise UserError(
-                    f"{path}: auto_map names {shortened(repr(each))}, which is no code of this folder; remove it"
+                    f"{path}: auto_map names {shortened(repr(each))}, which is not code in this folder; remove it"
                 )
             code[name] = each
     return code

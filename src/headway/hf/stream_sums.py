@@ -53,7 +53,7 @@ def stream_sums(
         if why is None and number in written and not layer.adds(*written[number]):
             norm = layer.norm_before_sum(written[number][0])
             if norm is None:
-                why = f"in layer {number} something is done to it before it is added to the stream"
+                why = f"layer {number} transforms them before adding them to the stream"
             else:
                 norms[number] = norm
     return StreamSums(why_not=why, norms=norms)
@@ -154,12 +154,12 @@ def _why_not(number: int, layer: _Seen, before: _Seen | None) -> str | None:
         return f"layer {number} is run {len(layer.calls)} times"
     entered, gave = layer.entered, first_of(layer.gave[0])
     if not isinstance(entered, Tensor) or not isinstance(gave, Tensor) or entered.shape != gave.shape:
-        return f"layer {number} does not give a stream of the shape that enters it"
+        return f"the output of layer {number} does not have the shape of its input"
     if before is not None and not torch.equal(entered, first_of(before.gave[0])):
-        return f"what enters layer {number} is not what the layer before it gave"
+        return f"the input of layer {number} is not the output of the layer before it"
     added = torch.randn(gave.shape, generator=torch.Generator().manual_seed(0)).to(gave) * gave.abs().max()
     if not same(layer.again(added), gave + added):
-        return f"layer {number} does not pass on as it is what enters it; it norms or weighs the whole stream"
+        return f"layer {number} does not pass its input on unchanged; it normalises or scales the whole stream"
     return None
 
 

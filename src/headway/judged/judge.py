@@ -291,10 +291,10 @@ class _Judge:
         which = f"seed {next(iter(seeds))}" if len(seeds) == 1 else f"{len(seeds)} seeds"
         most = max(len(run.values) for run in repeats)
         run = self.roles.run
-        other = f"; {run} tells them apart: if it numbers random seeds, type --seed {run}" if run else ""
+        other = f"; {run} distinguishes them: if it numbers random seeds, type --seed {run}" if run else ""
         return (
-            f"{which} has up to {most} runs in an arm: they count as one, their mean, since repeats of a seed show the "
-            f"noise of the hardware (sd {number(spread, 3)}) and not that of seeds{other}"
+            f"{which} has up to {most} runs in an arm: Headway uses their mean, since repeats of a seed show the "
+            f"noise of the hardware (sd {number(spread, 3)}), not the variation over seeds{other}"
         )
 
 

@@ -74,7 +74,7 @@ def read_table(source: str | Path) -> RunTable:
 
 def _content(file: Path) -> bytes:
     if file.stat().st_size > MOST_BYTES:
-        raise UserError(f"{file}: it has more than {MOST_BYTES / 1e9:g} GB; keep the columns and the rows that count")
+        raise UserError(f"{file}: it has more than {MOST_BYTES / 1e9:g} GB; keep only the columns and rows you need")
     return file.read_bytes()
 
 
@@ -168,7 +168,7 @@ def _records(file: Path) -> Iterator[Row]:
     if file.suffix in (".csv", ".tsv"):
         rows, decimal_comma, _ = separated_rows(text, str(file))
         if decimal_comma:
-            raise UserError(f"{file}: its numbers have decimal commas; put all runs into one table, or write points")
+            raise UserError(f"{file}: its numbers have decimal commas; put all runs into one table, or use points")
         return iter(rows)
     return json_rows(text, str(file)) if text.strip() else iter(())
 
@@ -182,7 +182,7 @@ def _settings(file: Path) -> Row:
         if not isinstance(content, Mapping):
             raise ValueError("it holds no settings by name")
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{file}: it cannot be read ({error}); mend it or move it away") from None
+        raise UserError(f"{file}: it cannot be read ({error}); repair it or move it away") from None
     return {key: value for key, value in flat(content).items() if not key.startswith("_wandb")}
 
 

@@ -136,7 +136,7 @@ def table_of(values: Any, source: str = "the table") -> RunTable:
         lengths = {len(column) for column in values.values()}
         if len(lengths) > 1:
             raise UserError(
-                f"{source}: its columns have {', '.join(map(str, sorted(lengths)))} values; give them as many"
+                f"{source}: its columns have {', '.join(map(str, sorted(lengths)))} values; they must be equally many"
             )
         rows = [dict(zip(values, cells, strict=True)) for cells in zip(*values.values(), strict=True)]
     elif isinstance(values, Iterable) and not isinstance(values, str | bytes):
@@ -188,7 +188,7 @@ def decoded(content: bytes, source: str) -> str:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
         raise UserError(
-            f"{source}: byte {error.start:,} is no {encoding.removesuffix('-sig').upper()}; save it as UTF-8 text, or "
+            f"{source}: byte {error.start:,} is not {encoding.removesuffix('-sig').upper()}; save it as UTF-8 text, or "
             "unpack it first"
         ) from None
     if "\0" in text:
@@ -208,7 +208,7 @@ def json_rows(text: str, source: str) -> Iterator[Row]:
         return _json_lines(text, source)
     listed = whole.get("log_history", [whole]) if isinstance(whole, Mapping) else whole
     if not isinstance(listed, list) or not all(isinstance(row, Mapping) for row in listed):
-        raise UserError(f"{source}: it holds other values than objects; give a list of objects, one a row")
+        raise UserError(f"{source}: it holds values that are not objects; give a list of objects, one per row")
     return map(flat, listed)
 
 
@@ -220,9 +220,9 @@ def _json_lines(text: str, source: str) -> Iterator[Row]:
         except (ValueError, RecursionError) as error:
             if number == lines[-1][0] and len(lines) > 1:
                 return  # the line that is being written
-            raise UserError(f"{source}, line {number}: no JSON ({error}); give an object a line") from None
+            raise UserError(f"{source}, line {number}: not JSON ({error}); give one object per line") from None
         if not isinstance(row, Mapping):
-            raise UserError(f"{source}, line {number}: a {type(row).__name__}; give an object a line")
+            raise UserError(f"{source}, line {number}: a {type(row).__name__}; give one object per line")
         yield flat(row)
 
 
@@ -256,8 +256,8 @@ def separated_rows(text: str, source: str) -> tuple[list[Row], bool, list[str]]:
                 raise UserError(f"{source}, line {line}: a cell has many lines; close its quotes")
             if len(cells) != len(header):
                 raise UserError(
-                    f"{source}, line {line}: {len(cells)} cells under {len(header)} columns; give each row as many, "
-                    f"and put quotes about cells that hold {separator!r}"
+                    f"{source}, line {line}: {len(cells)} cells under {len(header)} columns; give each row a "
+                    f"cell per column, and put quotes around cells that hold {separator!r}"
                 )
             rows.append({name: cell.strip() or None for name, cell in zip(header, cells, strict=True)})
     except csv.Error as error:

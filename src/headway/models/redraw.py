@@ -283,9 +283,9 @@ def _check(x: Tensor, given: Mapping[str, Tensor]) -> None:
     W_Q, W_K, W_V, W_O = given.values()
     n_heads, n_kv = len(W_Q), len(W_K)
     if not n_heads or not n_kv or n_heads % n_kv or len(W_V) != n_kv or len(W_O) != n_heads:
-        raise UserError(f"{problem}: W_Q and W_O have a matrix a head, W_K and W_V as many or a divisor of that")
+        raise UserError(f"{problem}: W_Q and W_O need a matrix per head, W_K and W_V the same or a divisor of that")
     d_model = x.shape[2]
     if any(W.shape[1] != d_model for W in (W_Q, W_K, W_V)):
-        raise UserError(f"{problem}: W_Q, W_K and W_V have {d_model} rows each, as x has entries")
+        raise UserError(f"{problem}: W_Q, W_K and W_V need {d_model} rows each, the width of x")
     if W_Q.shape[2] != W_K.shape[2] or W_V.shape[2] != W_O.shape[1]:
-        raise UserError(f"{problem}: W_Q and W_K have as many columns, and W_V as many as W_O has rows")
+        raise UserError(f"{problem}: W_Q and W_K need equally many columns, and W_V as many columns as W_O has rows")

@@ -324,12 +324,12 @@ def check_can_write(model: TransformerModel) -> None:
     """
     if model.readout is not None or model.encoder is not None or model.class_token:
         raise UserError(
-            "this model does not read and write tokens (model.readout, encoder or class_token), so it cannot write a "
-            "text; take a model without them"
+            "this model does not read and write tokens (model.readout, encoder or class_token), so it cannot generate "
+            "text; use a model without them"
         )
     if model.mask == "future":
         raise UserError(
-            "this model attends to the future (model.mask), so it cannot generate text; take a model that attends to "
+            "this model attends to the future (model.mask), so it cannot generate text; use a model that attends to "
             "the past"
         )
 

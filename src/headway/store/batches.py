@@ -140,10 +140,10 @@ def _too_large(name: str, spec: RunSpec, estimate: int, there: int) -> str:
     said = f"{name} needs about {size(estimate)}"
     if spec.budget.judging_bytes > there:
         advice = spec.traits.judging_memory_advice
-        return f"{said} for the prompts that it is judged on, and {size(there)} are there; {advice}"
+        return f"{said} for its evaluation prompts, but {size(there)} are available; {advice}"
     fits = spec.budget.fitting_batch(there)
     if fits is None:
-        return f"{said}, and {size(there)} do not even hold a batch of one; take a smaller model or another machine"
+        return f"{said}, and {size(there)} do not even hold a batch of one; use a smaller model or another machine"
     return (
         f"{said} with a batch of {spec.budget.batch_size}; a batch of {fits} would fit into {size(there)}: "
         f"{spec.traits.memory_advice}"

@@ -399,7 +399,7 @@ class Store:
         try:
             import pandas
         except ImportError:
-            raise ResultsError("a DataFrame was asked for, but pandas is not installed; take records()") from None
+            raise ResultsError("a DataFrame was asked for, but pandas is not installed; use records()") from None
         frame = pandas.DataFrame.from_records(self.records())
         frame.attrs["units"] = {name: METRICS[name].unit for name in frame.columns if name in METRICS}
         return frame

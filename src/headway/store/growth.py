@@ -129,7 +129,7 @@ def _changed(directory: Path, changed: Sequence[Run], arms: dict[str, Arm]) -> s
     if run.spec.plugins != asked.plugins and _without_code(run.spec) == _without_code(asked):
         return (
             f"{directory}: the code of its plugins was changed since arm {run.name} seed {run.seed} was run, and its "
-            f"result may depend on it; {directory / 'plugins'} keeps what it was: put that back, choose another "
+            f"result may depend on it; {directory / 'plugins'} has the former code: restore it, choose another "
             f"directory, or {drop}"
         )
     others = f" (as {counted(len(changed) - 1, 'other run')} would)" if changed[1:] else ""

@@ -9,7 +9,7 @@ A number is made by a hard link, which is a rename that replaces nothing. The fi
 other process can take. So one of any number of contenders succeeds, on one machine and on a network file system alike,
 however late the others see it. Processes of this machine are distinguished from later ones that reuse their numbers.
 
-No clock of one machine is compared with that of another. The argument that this is enough stands in docs/running.md.
+No clock of one machine is compared with that of another.
 
 An owner that was suspended between checking and writing can still write once after another took over. That is
 harmless. The new owner writes to new files, and under the old names it would write equal content, since a run is a

@@ -159,7 +159,7 @@ def unaccounted(directory: Path) -> Iterator[str]:
         seeds = plan.seeds[: look.n_seeds]
         if gone := {(arm, seed) for arm in needed for seed in seeds} - runs:
             file = document.look_file(directory, f"after-{look.n_seeds}")
-            yield f"{file} rests on runs that are gone: {document.told(gone)}; `headway run` with its file trains them"
+            yield f"{file} depends on missing runs: {document.told(gone)}; `headway run` with its file trains them"
         left = [weights for name, weights in plan.asked.items() if look.outcomes.get(name) == "open"]
         needed = {arm for weights in left for arm, weight in weights.items() if weight}
 

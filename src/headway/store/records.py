@@ -71,7 +71,7 @@ def reached(path: Path) -> Iterator[None]:
     except NotOrdinary as error:
         raise ResultsError(f"{path}: {error.strerror}; {anew(path)}") from None
     except OSError as error:
-        todo = "see that its file system works and that you may read it, and try again"
+        todo = "check its file system and its permissions, and try again"
         raise Unreadable(f"{path}: cannot be read ({error.strerror}); {todo}") from None
 
 

@@ -155,7 +155,7 @@ def _resumable(path: Path, run: str) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint of a run beside which the records stand, and what was wrong with anything newer."""
     newest, damages = checkpoint.load(path / "checkpoint", run, partial(_why_not, path))
     if damages:
-        damages = [*dict.fromkeys(damages), f"going on from step {newest.step if newest else 0}"]
+        damages = [*dict.fromkeys(damages), f"resuming from step {newest.step if newest else 0}"]
     return newest, damages
 
 

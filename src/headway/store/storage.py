@@ -53,10 +53,10 @@ def disk_full(path: Path) -> str:
 def unreachable(path: Path) -> str:
     """The outcome of a run whose folder failed, as the process that started it knows it."""
     if not path.is_dir():
-        return f"{path} is not there any more; put it back to go on, or run again to start over"
+        return f"{path} is gone; put it back to resume, or run again to start over"
     return (
-        f"{path} could not be written or read; what was recorded stays: see that its file system is there and can be "
-        "written, and run again to resume"
+        f"{path} could not be written or read; recorded results are safe. Check that its file system is mounted and "
+        "writable, and run again to resume"
     )
 
 
@@ -68,7 +68,7 @@ def outcome(path: Path, error: OSError) -> str:
     wrong, todo = _about(error, at)
     if error.errno in FULL:
         return f"{wrong}; nothing recorded is lost: {todo} where {at} is and run again to resume"
-    return f"{at} cannot be written: {wrong}; what was recorded stays: {todo}, and run again to resume"
+    return f"{at} cannot be written: {wrong}; recorded results are safe: {todo}, and run again to resume"
 
 
 def _about(error: OSError, path: Path) -> tuple[str, str]:
@@ -79,7 +79,7 @@ def _about(error: OSError, path: Path) -> tuple[str, str]:
         return "the disk is full", "free some space"
     if error.errno == errno.EDQUOT:
         return "the disk quota is used up", "free some of your space"
-    todo = "mount it for writing" if error.errno == errno.EROFS else "see that its file system works"
+    todo = "mount it for writing" if error.errno == errno.EROFS else "check its file system"
     return str(error.strerror), todo
 
 
@@ -116,8 +116,8 @@ def failure(directory: Path, error: OSError) -> StorageFailed:
     again = "run the same command again"
     again += f", or `headway run {directory}`," if (directory / "experiment.yaml").is_file() else ""
     return StorageFailed(
-        f"{place} cannot be written: {wrong}. Nothing recorded is lost. {todo.capitalize()}{there}, then {again} to go "
-        "on."
+        f"{place} cannot be written: {wrong}. Nothing recorded is lost. {todo.capitalize()}{there}, then {again} to "
+        "resume."
     )
 
 

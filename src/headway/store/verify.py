@@ -72,7 +72,7 @@ def _misplaced(directory: Path) -> Iterator[str]:
     for arm, seeds in document.compact(missing).items():
         noun, them = ("seed", "it") if seeds.isdecimal() else ("seeds", "them")
         yield (
-            f"{directory / 'runs' / arm}: {document.FILE} names {noun} {seeds}, and no folder is there; "
+            f"{directory / 'runs' / arm}: {document.FILE} lists {noun} {seeds}, but there is no folder; "
             f"`{command_line('run', directory)}` trains {them} again, and "
             f"`{command_line('drop', directory, arm, seeds=seeds)}` gives {them} up"
         )
@@ -83,8 +83,8 @@ def _misplaced(directory: Path) -> Iterator[str]:
 def _about_strangers(directory: Path, runs: Sequence[document.Name]) -> str:
     these = "this run" if len(runs) == 1 else "these runs"
     return (
-        f"{document.told(runs)}: {document.FILE} does not name {these}, so somebody put folders there, or it is an "
-        f"older document; `{command_line('run', directory)}` names them"
+        f"{document.told(runs)}: {document.FILE} does not list {these}: somebody added folders, or restored an "
+        f"older document; `{command_line('run', directory)}` lists them again"
     )
 
 
@@ -215,8 +215,8 @@ def directory_warnings(directory: Path) -> Iterator[str]:
     if lost := document.looks_given_up(directory):
         it = "it" if len(lost) == 1 else "them"
         yield (
-            f"{listed(f'looks/{name}.json' for name in lost)}: lost here, and somebody did without {it}; verdicts err "
-            "more often than they say where seeds were chosen by what stood there"
+            f"{listed(f'looks/{name}.json' for name in lost)}: lost here, and runs went on without {it}; error rates "
+            "are higher than stated if seeds were chosen by the lost content"
         )
     for name, timing in document.timings_of_arms(directory).items():
         if timing is None:

@@ -135,7 +135,7 @@ class CommandRecords:
         if not self._task.records or is_old or not self._is_whole:
             return {}
         raise RunFailed(
-            f"line {self._n_lines:,} of {self._task.records} is no JSON mapping: {shortened(repr(line))}; write one a "
+            f"line {self._n_lines:,} of {self._task.records} is not a JSON mapping: {shortened(repr(line))}; write one "
             'line, such as {"step": 100, "loss": 2.5}'
         )
 

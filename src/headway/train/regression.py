@@ -96,7 +96,7 @@ class IclTrainingSlice(TrainingSlice):
         """Stacks are compiled in long runs."""
         if not isinstance(run.model, Stack):
             return ""
-        return "stacks were timed uncompiled; compiled, as long runs are, they take a half to a fifth of the time"
+        return "stacks were timed uncompiled; long runs are compiled, and take a half to a fifth of the time"
 
     def why_not_fused(self, run: IclRun) -> str | None:
         """Return why native code cannot train a run, or None if it can."""

@@ -56,7 +56,7 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
             {"probes": {"metrics": ["qurey_cka"]}},
             r"probes.metrics.0: 'qurey_cka' is not a metric of heads; did you mean query_cka",
         ),
-        ({"probes": {"metrics": ["sink_score", "sink_score"]}}, "probes.metrics: sink_score stands twice; keep one"),
+        ({"probes": {"metrics": ["sink_score", "sink_score"]}}, "probes.metrics: sink_score appears twice; keep one"),
         ({"probes": {"every": 0}}, "probes.every: 0 was given; give a number greater than 0"),
         (
             {"probes": {"dense_until": -1}},
@@ -81,7 +81,7 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
         ),
         (
             {"training": {"regularizers": [{"metric": "orthogonality"}, {"metric": "orthogonality", "weight": 2.0}]}},
-            "training.regularizers: orthogonality stands twice; keep one",
+            "training.regularizers: orthogonality appears twice; keep one",
         ),
         (
             {"training": {"regularizers": [{"metric": "orthogonality", "weight": 0}]}},

@@ -68,7 +68,7 @@ def test_ranks_may_differ_by_layer_and_skip_layers_without_attention():
         ({"lane": "switched"}, "lane switched needs a lane; give a d_embed below d_model"),
         (
             {"positions": "rotary", "n_heads": "4x3"},
-            "rotary positions turn pairs of entries, but d_head is 3, which is odd; make it even",
+            "rotary positions rotate pairs of entries, but d_head is 3, which is odd; make it even",
         ),
         ({"mlp": "none", "d_mlp": 8}, "d_mlp 8 is the width of an MLP, but mlp is none; leave it out"),
         ({"mlp": "none", "ranks": {"up": 2}}, "ranks.up and ranks.down belong to an MLP, but mlp is none"),
@@ -77,9 +77,9 @@ def test_ranks_may_differ_by_layer_and_skip_layers_without_attention():
         ({"ranks": {"up": "4-4-4"}}, "ranks.up names 3 layers, but n_layers is 4"),
         ({"d_mlp": "openelm(1)"}, "openelm takes 2 or 3 positive numbers"),
         ({"dropout": 1.0}, "dropout: 1.0 was given; give a number less than 1"),
-        ({"emptied": [1]}, r"emptied \[1\]: layer 1 of n_heads 8-4-2-1 is named; name each layer without heads"),
-        ({"n_heads": "0-4-0-1", "emptied": [0, 0]}, r"emptied \[0, 0\]: layer 0 of n_heads 0-4-0-1 is named"),
-        ({"emptied": [4]}, r"emptied \[4\]: layer 4 of n_heads 8-4-2-1 is named"),
+        ({"emptied": [1]}, r"emptied \[1\] does not fit n_heads 8-4-2-1 at layer 1; list each layer"),
+        ({"n_heads": "0-4-0-1", "emptied": [0, 0]}, r"emptied \[0, 0\] does not fit n_heads 0-4-0-1 at layer 0"),
+        ({"emptied": [4]}, r"emptied \[4\] does not fit n_heads 8-4-2-1 at layer 4"),
         ({"n_head": 3}, "n_head: there is no such key; did you mean n_heads"),
     ],
 )

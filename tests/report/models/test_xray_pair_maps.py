@@ -18,7 +18,7 @@ def test_maps_of_pairs_hold_every_pair_of_different_heads():
     assert sizes == [n * (n - 1) for n in (24, 12, 6)]
     cell = next(row for rows in figure.spec["datasets"].values() if len(rows) == 30 for row in rows if row["one"] == 2)
     assert cell["value"] == pytest.approx(found.values["layers.2.attention"][2, cell["other"]], rel=1e-4)
-    assert "L3 has one head, so no pair." in figure.caption
+    assert "L3 has one head and therefore no pairs." in figure.caption
     assert "Thinned" not in figure.caption
 
 

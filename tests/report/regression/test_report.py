@@ -303,14 +303,14 @@ def test_tasks_without_a_control_are_named_by_their_arms(directory: Path) -> Non
 def test_captions_say_where_curves_go_that_leave_their_panel(heads: ReportData) -> None:
     figure = training.lengths(heads)
     assert figure is not None
-    assert re.search(r"Below the panel: ridge \(Bayes\) falls to \d\.\d\de−5 at \d+ pairs\.$", figure.caption)
+    assert re.search(r"Off the scale: ridge \(Bayes\) falls to \d\.\d\de−5 at \d+ pairs\.$", figure.caption)
 
 
 def test_nothing_leaves_a_panel_that_holds_it() -> None:
     rows = [{"what": "a", "n_pairs": n, "mse": 1.0, "low": 0.9, "high": 1.1} for n in (1, 10)]
     assert training._leaving([(rows, 10)]) == ""
     ridge = [{**row, "what": training.OPTIMAL[0], "mse": 0.1 / row["n_pairs"]} for row in rows]
-    assert training._leaving([(rows + ridge, 9)]) == "Below the panel: ridge (Bayes) falls to 0.0100 at 10 pairs."
+    assert training._leaving([(rows + ridge, 9)]) == "Off the scale: ridge (Bayes) falls to 0.0100 at 10 pairs."
 
 
 def test_nothing_is_drawn_before_a_run_has_finished(directory: Path) -> None:

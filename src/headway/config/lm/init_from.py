@@ -27,7 +27,7 @@ class StartPruning(Spec):
     keep: PositiveInt | float | str
     """heads to keep: a number, or a share of the heads of `model`, such as 0.5 or 50%"""
     steps: PositiveInt = 1
-    """rounds of pruning; importance is measured before each round"""
+    """number of pruning rounds; importance is measured before each round"""
     sequences: PositiveInt = 32
     """number of training sequences on which importance is measured"""
 
@@ -63,8 +63,8 @@ class Start(InitialRun):
     regrow: bool = False
     """whether pruned heads are added back with random weights, up to the heads that `model` declares"""
     weights: Literal["kept", "fresh", "rewound"] = "kept"
-    """weights of the remaining heads and layers: trained (kept), re-initialised (fresh), or those of step
-    `rewind_to` (rewound)"""
+    """weights of the remaining heads and layers: trained (kept), re-initialised (fresh), or taken from step `rewind_to`
+    (rewound)"""
     rewind_to: NonNegativeInt = 0
     """step of the other run to which weights are rewound; 0: initial weights"""
 

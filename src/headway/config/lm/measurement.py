@@ -17,7 +17,7 @@ MetricName = Annotated[
 
 
 class HeadProbes(Spec):
-    """The metrics of heads that are measured during training: families of metrics, or single metrics.
+    """The head metrics to measure during training: families such as `patterns`, or individual metrics.
 
     The batch is fixed held-out text, or random tokens for metrics that need repetition. Measuring changes nothing in
     training.
@@ -26,23 +26,26 @@ class HeadProbes(Spec):
     every: PositiveInt = 500
     """steps between measurements; the first and the last step are always measured"""
     dense_until: NonNegativeInt = 0
-    """step up to which every step is measured"""
+    """step up to which metrics are measured at every step"""
     sequences: PositiveInt = 8
-    """number of held-out sequences; they are the same at every step and for every seed"""
+    """number of held-out sequences; all steps and seeds share the same sequences"""
     diversity: bool = False
-    """similarity metrics of the heads in a layer, raw and normalised"""
+    """whether to measure the similarity of the heads in a layer, with raw and normalised metrics"""
     patterns: bool = False
-    """metrics of what heads attend to: entropy, sink, previous token, induction and others"""
+    """whether to measure attention patterns: entropy, attention to a sink, to the previous token, induction and
+    others"""
     circuits: bool = False
-    """metrics of each head's QK and OV matrices: effective ranks and copying"""
+    """whether to measure each head's QK and OV matrices: effective ranks and copying"""
     published: bool = False
-    """metrics computed as in published code, for comparison"""
+    """whether to measure some metrics as published code computes them, for comparison"""
     outputs: bool = False
-    """metrics of the size of each head's output, as a share of its layer"""
+    """whether to measure each head's output: its share of the layer, its constant share, and its correlation with the
+    outputs of other heads"""
     importance: bool = False
-    """sensitivity of the loss to each head, by gradients (one more forward and backward pass per measurement)"""
+    """whether to measure the sensitivity of the loss to each head, by gradients; each measurement needs one more
+    forward and backward pass"""
     metrics: Annotated[tuple[MetricName, ...], ONCE] = ()
-    """further single metrics, by name"""
+    """names of individual metrics to measure in addition to the families above"""
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -70,7 +73,7 @@ PROMPT = "Once upon a time there was"
 
 
 class TokensEvaluation(Spec):
-    """The held-out sequences on which models are evaluated; all runs of a task share them."""
+    """The held-out sequences on which models are evaluated; all runs of a task share these sequences."""
 
     every: PositiveInt = 1_000
     """steps between evaluations during training"""
@@ -84,7 +87,7 @@ class Samples(Spec):
     """The texts that a model generates before and after training."""
 
     prompt: str = PROMPT
-    """first words of the text; for a corpus of token ids, the default is no prompt"""
+    """the text to continue; for a corpus of token ids, the default is no prompt"""
     tokens: PositiveInt = 500
     """number of tokens to generate, limited by the longest context"""
     temperature: NonNegativeFloat = 0.9
@@ -94,24 +97,25 @@ class Samples(Spec):
     top_p: float | None = Field(None, gt=0, le=1)
     """sample only from the likeliest tokens up to this cumulative probability"""
     count: PositiveInt = 1
-    """number of texts"""
+    """number of texts to generate"""
 
 
 class AblateHeads(Spec):
-    """The ablation of every head of the trained model by zero, mean and resampling.
+    """Zero, mean and resample ablation of every head of the trained model.
 
     The effects are final metrics, and metrics of an atlas.
     """
 
     sequences: int = Field(32, ge=2)
-    """number of held-out sequences on which the loss is measured; the same number of other sequences provide mean
-    and resampled outputs"""
+    """number of held-out sequences on which the loss is measured; as many further sequences provide the mean and the
+    resampled outputs"""
     mean: Literal["positions", "per-position"] = "positions"
-    """the mean in mean ablation: over sequences and positions, or over sequences at each position"""
+    """the mean for mean ablation: over sequences and positions (positions), or over sequences at each position
+    (per-position)"""
 
 
 class AfterTraining(Spec):
     """The measurements of the trained model; none by default."""
 
     ablate: AblateHeads | None = None
-    """the loss without each head; null: not measured"""
+    """ablation of each head; null: none"""

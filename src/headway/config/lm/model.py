@@ -31,7 +31,7 @@ OWN_FAMILIES: dict[str, Mapping[str, Any]] = {}
 
 
 class Ranks(Spec):
-    """Ranks of projections, which are then products of two matrices: a number, or one per layer; null: full rank."""
+    """Ranks of low-rank projections (products of two matrices): a number, or one per layer; null: full rank."""
 
     q: PerLayer = None
     """rank of W_Q"""
@@ -55,37 +55,39 @@ class TransformerModel(Spec):
     n_layers: int = Field(gt=0, le=MOST_LAYERS)
     """number of layers"""
     n_heads: HeadCounts
-    """number of query heads: a number, a list, a layout such as 24-12-6-3, or a schedule. In a layout, 12:4 has 4 KV
-    heads, 7x64 has d_head 64, and 0 is no attention. Schedules: ascending(45), descending(45), constant(48),
-    linear(4, 16), delight(4, 8) or openelm(0.5, 1.0)"""
+    """number of query heads: a number for all layers, a list, a layout or a schedule. A layout such as `24-12-6-3`
+    names the heads of each layer: `12:4` means 12 heads with 4 KV heads, `7x64` means 7 heads of width 64, and `0`
+    means no attention. docs/experiment-keys.md lists the schedules"""
     n_kv_heads: PerLayer = None
-    """number of KV heads; null: as many as query heads"""
+    """number of KV heads; null: one for each query head"""
     d_head: Width | None = None
     """width of every head; null: d_model / n_heads"""
     attention_scale: Scale = "d_head"
-    """factor of the attention scores: none (1), d_head (1/sqrt(d_head)), d_model (1/sqrt(d_model)), or a number"""
+    """factor that multiplies the attention scores: none (1), d_head (1/sqrt(d_head)), d_model (1/sqrt(d_model)), or a
+    number"""
     windows: tuple[PositiveInt | None, ...] = (None,)
-    """number of keys that a query sees, including its own (null: all); the list repeats over the layers"""
+    """attention window of each layer: number of keys that a query sees, including its own (null: all). If the list is
+    shorter than the number of layers, it repeats"""
     mask: Attends = "past"
-    """past: a query sees keys up to its own position; future: only later keys (the inverted mask of published code).
-    A query without keys outputs 0"""
+    """past: a query sees keys up to its own position; future: a query sees only later keys (the inverted mask of
+    published code). The output of a query without keys is 0"""
     positions: Positions = "learned"
-    """how positions enter the model; joint: one vector for each pair of token and position"""
+    """kind of position embedding; joint: one vector for each pair of token and position"""
     n_positions: Width = 2048
-    """the longest context"""
+    """the longest possible context"""
     rotary_base: PositiveFloat = 10_000.0
     """base of the rotary angles"""
     norm: Norm = "layer"
-    """LayerNorm, RMSNorm or none"""
+    """kind of normalisation: LayerNorm, RMSNorm or none"""
     norm_place: Literal["before", "after"] = "before"
     """whether a norm is applied before each sub-layer (pre-norm) or after its residual sum (post-norm)"""
     norm_eps: PositiveFloat = 1e-5
-    """number added to the variance in a norm"""
+    """epsilon: number added to the variance in a norm"""
     mlp: Mlp = "gelu_new"
     """activation function of the MLP; none: no MLP"""
     d_mlp: PerLayer = None
-    """width of the MLP: a number, a list, numbers joined by dashes, or a schedule in units of d_model: openelm(0.5,
-    4.0) or delight(2, 4, 8); null: 4 d_model"""
+    """width of the MLP: a number for all layers, a list, numbers joined by dashes, or a schedule
+    (docs/experiment-keys.md lists the schedules); null: 4 d_model"""
     biases: tuple[Bias, ...] = ()
     """which linear maps have biases"""
     tied: bool = True
@@ -93,39 +95,39 @@ class TransformerModel(Spec):
     dropout: BelowOne = 0.0
     """dropout probability during training"""
     d_embed: Width | None = None
-    """width of the token embedding; null: d_model. If it is smaller, the other entries of the residual stream are
-    the *data lane*"""
+    """width of the token embedding; null: d_model. If the width is below d_model, the other entries of the residual
+    stream are the *data lane*"""
     embedding_scale: Literal["none", "d_model"] = "none"
-    """d_model: token embeddings are multiplied by sqrt(d_model)"""
+    """factor of the token embeddings: none (1) or d_model (sqrt(d_model))"""
     embedding_init_std: PositiveFloat | None = None
     """standard deviation of the initial token embedding; null: init_std"""
     lane: Literal["same", "switched"] = "same"
-    """entries of the residual stream that the output layer reads: those of the embedding (same), or the last d_embed
-    entries (switched)"""
+    """entries of the residual stream that the output layer reads: the entries of the token embedding (same), or the
+    last d_embed entries (switched)"""
     positions_in_lane: bool = True
     """whether position embeddings are also added to the data lane"""
     ranks: Ranks = Ranks()
-    """ranks of the projections"""
+    """ranks of low-rank projections; see `model.ranks`"""
     emptied: tuple[int, ...] = ()
-    """layers whose heads were all pruned; such a layer keeps only its output bias and, with `norm_place: after`, its
-    norm"""
+    """layers, counted from 0, whose heads were all pruned; their attention keeps only its output bias and, with
+    `norm_place: after`, its norm"""
     init_std: PositiveFloat = 0.02
     """standard deviation of initial weights"""
     factor_init: Literal["published", "matched"] = "published"
-    """which weights have the standard deviation init_std: both low-rank factors (published) or their product
+    """weights whose initial standard deviation is init_std: both low-rank factors (published) or their product
     (matched)"""
     residual: bool = True
-    """whether the output of a sub-layer is added to the residual stream; false: it replaces the stream"""
+    """whether the output of a sub-layer is added to the residual stream; false: the output replaces the stream"""
     smeared_keys: bool = False
-    """mix each key with the previous one: s k_j + (1 - s) k_(j-1), with s learned per KV head"""
+    """whether each key is mixed with the previous key: s k_j + (1 - s) k_(j-1), where each KV head learns its s"""
     readout: Width | None = None
     """width of the output layer, for tasks whose answers are not tokens; null: size of the vocabulary"""
     encoder: Width | None = None
     """width of the MLP that embeds numeric inputs; null: inputs are tokens"""
     class_token: bool = False
-    """whether a learned class token follows the inputs; the answer is read at this token"""
+    """whether a learned class token follows the inputs; the model answers at this token"""
     attention: Annotated[str, known_in(OWN_ATTENTIONS, "is not known", SOFTMAX)] = SOFTMAX
-    """how attention scores become weights: `softmax`, or the name of a plug-in's function"""
+    """function that turns attention scores into weights: `softmax`, or a function's name in a plug-in"""
 
     @cached_property
     def layout(self) -> HeadLayout:
@@ -199,7 +201,7 @@ class TransformerModel(Spec):
             raise ValueError("lane switched needs a lane; give a d_embed below d_model")
         if self.positions == "rotary" and (odd := [h.d_head for h in layout.layers if h.d_head % 2]):
             raise ValueError(
-                f"rotary positions turn pairs of entries, but d_head is {odd[0]}, which is odd; make it even"
+                f"rotary positions rotate pairs of entries, but d_head is {odd[0]}, which is odd; make it even"
             )
         matrices = sum(
             3 * width + 2 * h.d_head * (h.n_heads + h.n_kv_heads) for h, width in zip(layout.layers, mlps, strict=True)
@@ -214,8 +216,8 @@ class TransformerModel(Spec):
         for layer in self.emptied:
             if not 0 <= layer < self.n_layers or self.layout.n_heads[layer] or self.emptied.count(layer) > 1:
                 raise ValueError(
-                    f"emptied {list(self.emptied)}: layer {layer} of n_heads {self.layout} is named; name each layer "
-                    "without heads that lost them at most once, counted from 0"
+                    f"emptied {list(self.emptied)} does not fit n_heads {self.layout} at layer {layer}; list "
+                    "each layer that lost its heads once, counted from 0"
                 )
 
     def _check_ends(self) -> None:
@@ -259,7 +261,7 @@ def _default(name: str, value: Any) -> Any:
 
 
 class GptNeo(TransformerModel):
-    """GPT-Neo: unscaled attention scores, alternating windows of 256 keys, gelu_new, no biases on Q, K and V."""
+    """GPT-Neo: unscaled attention scores, a window of 256 keys in every second layer, gelu_new, no Q, K, V biases."""
 
     family: Literal["gpt-neo"]
     attention_scale: Scale = "none"

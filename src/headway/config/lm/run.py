@@ -25,12 +25,12 @@ from headway.errors import DeclarationError
 UNBATCHABLE: Mapping[str, tuple[Any, str]] = {
     "model.dropout": (0.0, "dropout draws from one random generator, which all runs of a process share"),
     "training.drophead": (None, "each run drops its own random heads at every step"),
-    "training.regularizers": ((), "regularizers need a trace of the heads, which the batched program does not record"),
+    "training.regularizers": ((), "regularizers need activations of heads, which the batched program does not record"),
     "training.precision": ("fp32", "batched matrix products in bf16 round differently"),
     "training.optimizer": ("adamw", "only AdamW can update many runs at once"),
     "training.grad_accumulation": (1, "a run that has to split its batches is large enough to be trained alone"),
     "model.attention": (SOFTMAX, "torch may be unable to vectorise a custom attention function"),
-    "init_from": (None, "runs that start from other runs may differ in their number of heads"),
+    "init_from": (None, "runs initialised from other runs may differ in number of heads"),
 }
 """Settings that keep a run out of a batched program: by key, the value that does not, and the reason.
 

@@ -49,7 +49,7 @@ EXACT = 14
 
 
 class EndpointTask(SyntheticTask):
-    """Endpoint selection: a selector asks for the first or the second vertex of a directed edge."""
+    """Endpoint selection: predict the first or the second vertex of a directed edge; a selector token says which."""
 
     asked_last: ClassVar[int] = 1
     n_ctx: ClassVar[int] = 4
@@ -65,7 +65,7 @@ class EndpointTask(SyntheticTask):
     edges: PositiveInt | None = None
     """number of edges of a random graph"""
     graph_seed: NonNegativeInt = 0
-    """random seed of a random graph"""
+    """random seed that draws a random graph"""
 
     @whole
     def _check_whole(self) -> None:
@@ -189,7 +189,7 @@ def _shortest_path(after: Mapping[int, list[int]], start: int, end: int) -> list
 
 
 class ParityTask(SyntheticTask):
-    """The parity of n bits: odd or even."""
+    """Parity: predict whether the number of ones among n bits is odd or even."""
 
     asked_last: ClassVar[int] = 1
     vocab_size: ClassVar[int] = 3
@@ -200,7 +200,7 @@ class ParityTask(SyntheticTask):
 
     kind: Literal["parity"]
     n_bits: int = Field(ge=1, le=16)
-    """number of bits of an input; a query token follows the bits"""
+    """number of bits in an input; a query token follows the bits"""
 
     @property
     def n_inputs(self) -> int:
@@ -234,7 +234,7 @@ class ParityTask(SyntheticTask):
 
 
 class RetrievalTask(SyntheticTask):
-    """Retrieval: the sum, over directions, of the largest projection of any input."""
+    """Retrieval: find the largest projection of the inputs onto each direction, and predict the sum of these maxima."""
 
     primary: ClassVar[str] = "nmse"
     loss: ClassVar[str] = "mse"
@@ -244,11 +244,11 @@ class RetrievalTask(SyntheticTask):
 
     kind: Literal["retrieval"]
     targets: int = Field(gt=0, le=1_000)
-    """number of directions whose largest projections are summed"""
+    """number of directions, each of which adds one maximum to the sum"""
     length: int = Field(16, gt=0, le=10_000)
     """number of inputs; the class token follows the inputs"""
     d_x: int = Field(4, gt=0, le=1_000)
-    """dimension of an input, with N(0, 1) entries"""
+    """dimension of an input, whose entries are drawn from N(0, 1)"""
 
     @property
     def n_ctx(self) -> int:
@@ -280,7 +280,7 @@ class RetrievalTask(SyntheticTask):
 
 
 class HopsTask(SyntheticTask):
-    """k-hop induction: at every position, the letter that k induction steps lead to."""
+    """k-hop induction: at every position, predict the letter that k induction steps lead to."""
 
     primary: ClassVar[str] = "accuracy"
     examples: ClassVar[str] = "headway.data.synthetic.hops_examples"
@@ -319,7 +319,7 @@ _DRAWS = 10_000
 
 
 class RecallTask(SyntheticTask):
-    """Associative recall: the value that was paired with a key."""
+    """Associative recall: predict the value that was paired with a key."""
 
     examples: ClassVar[str] = "headway.data.synthetic.recall_examples"
 
@@ -329,7 +329,8 @@ class RecallTask(SyntheticTask):
     length: int = Field(64, gt=2, le=100_000)
     """number of tokens in a sequence: first the pairs, then keys and filler tokens"""
     vocabulary: int = Field(8192, ge=4, le=1_000_000)
-    """size of the vocabulary: token 0 is the filler; of the others, the first half are keys, the second half values"""
+    """size of the vocabulary. Token 0 is the filler; the first half of the other tokens are keys, and the second half
+    are values"""
 
     @whole
     def _check_whole(self) -> None:
@@ -375,7 +376,7 @@ class RecallTask(SyntheticTask):
 
 
 class InductionTask(SyntheticTask):
-    """Induction: the letter that followed the previous occurrence of the current letter."""
+    """Induction: predict the letter that followed the previous occurrence of the current letter."""
 
     examples: ClassVar[str] = "headway.data.synthetic.induction_examples"
 
@@ -383,7 +384,7 @@ class InductionTask(SyntheticTask):
     letters: int = Field(16, ge=2, le=100_000)
     """number of different letters; no letter follows itself"""
     length: int = Field(64, gt=1, le=100_000)
-    """number of letters of a sequence"""
+    """number of letters in a sequence"""
 
     @property
     def n_ctx(self) -> int:

@@ -98,8 +98,8 @@ class SyntheticTask(TokensTask):
     baselines: ClassVar[str] = "headway.stats.lm.summary.known_baselines"
 
     solved_above: float | None = Field(None, gt=0, lt=1)
-    """accuracy above which a run solves the task; null: all answers must be correct, or 0.99 if there are too many
-    inputs to list"""
+    """accuracy above which a run solves the task; null: every answer must be correct, or more than 99 % of the answers
+    if there are too many inputs to list"""
 
     @property
     def n_inputs(self) -> int | None:
@@ -140,7 +140,7 @@ class SyntheticTask(TokensTask):
 
     def why_not_prompt(self, prompt: str) -> str | None:  # noqa: ARG002
         """Return why no sample is possible: the task has no text."""
-        return f"task.kind {self.kind} has no text to go on with; leave samples out"
+        return f"task.kind {self.kind} has no text to continue; leave samples out"
 
 
 def is_one_attention(model: TransformerModel) -> bool:

@@ -31,7 +31,7 @@ RegularizedMetric = Annotated[str, known_in(REGULARIZED), WithJsonSchema({"type"
 
 
 class Regularizer(Spec):
-    """A loss term that makes the heads of a layer differ more; layers with one head have no term.
+    """A loss term that increases differences between the heads of a layer; layers with one head have no term.
 
     The term of a model is the mean over its layers. It is weight times the measure, with the sign that makes heads
     different: Li et al. minimise NLL - weight D.
@@ -40,7 +40,7 @@ class Regularizer(Spec):
     """
 
     metric: RegularizedMetric
-    """the metric that the term lowers (similarity of heads) or raises (difference) in every layer"""
+    """the metric that the term lowers (a similarity of heads) or raises (a difference between heads) in every layer"""
     weight: PositiveFloat = 1.0
     """factor of the term in the loss"""
     schedule: Literal["constant", "rising", "falling"] = "constant"
@@ -59,7 +59,7 @@ class Regularizer(Spec):
 
 
 class DropHead(Spec):
-    """DropHead: each example drops each head with probability p, and scales up the remaining heads.
+    """DropHead: for each example, drop each head with probability p, and scale up the remaining heads.
 
     p falls linearly from `start` to 0 and then rises linearly to `end`.
 
@@ -71,7 +71,8 @@ class DropHead(Spec):
     end: BelowOne = 0.2
     """probability that a head is dropped at the last step"""
     turn: float = Field(0.5, gt=0, lt=1)
-    """point of training, as a share of the steps, at which the probability reaches 0; afterwards it rises again"""
+    """point of training, as a share of the steps, at which the probability has fallen to 0; afterwards the probability
+    rises to `end`"""
 
     @whole
     def _check_whole(self) -> None:
@@ -96,15 +97,16 @@ class _TokensTraining(Training):
     """The settings that every language model's training has; its length is given in one of three units."""
 
     steps: NonNegativeInt | None = None
-    """number of optimizer steps; give either steps, tokens or epochs. 0 is allowed only with `init_from`"""
+    """number of optimizer steps; give exactly one of `steps`, `tokens` and `epochs`. 0 is allowed only with
+    `init_from`"""
     tokens: PositiveInt | None = None
     """number of training tokens, instead of `steps`"""
     epochs: PositiveFloat | None = None
     """number of passes over the corpus, instead of `steps`"""
     batch_size: PositiveInt
-    """number of sequences in an optimizer step"""
+    """number of sequences per optimizer step"""
     grad_accumulation: PositiveInt = 1
-    """number of equal parts into which a batch is split to save memory; their gradients are summed"""
+    """number of equal parts into which a batch is split to save memory; the gradients of the parts are summed"""
     learning_rate: PositiveFloat
     """the peak learning rate"""
     warmup_steps: NonNegativeInt = 0
@@ -116,15 +118,15 @@ class _TokensTraining(Training):
     precision: Literal["fp32", "bf16"] = "fp32"
     """precision of matrix products; weights stay fp32"""
     betas: Betas = (0.9, 0.999)
-    """decay rates of the running means of the gradient and of its square"""
+    """decay rates of the running means of the gradient and of the squared gradient"""
     eps: PositiveFloat = 1e-8
-    """number added to the root of the mean squared gradient"""
+    """epsilon: number added to the root of the mean squared gradient"""
     weight_decay: NonNegativeFloat = 0.0
     """decoupled weight decay: each step multiplies matrices by 1 - learning_rate * weight_decay"""
     regularizers: Annotated[tuple[Regularizer, ...], METRICS_ONCE] = ()
-    """loss terms that make the heads of a layer differ more"""
+    """loss terms that increase differences between the heads of a layer"""
     drophead: DropHead | None = None
-    """random dropping of whole heads during training; null: none"""
+    """dropout of whole heads during training; null: none"""
 
     @whole
     def _check_whole(self) -> None:

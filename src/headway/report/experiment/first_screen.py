@@ -214,7 +214,7 @@ def _others(results: Results, rest: Sequence[ShownDifference]) -> str:
     words = {
         "apart": "a clear difference",
         "small": "a clear difference",
-        "same": f"a difference within {margin_of(results):g} %",
+        "same": f"equivalence within {margin_of(results):g} %",
     }
     outcomes = [
         "a difference in doubt" if one.judged.doubts else words.get(one.judged.outcome, "no clear difference")

@@ -130,7 +130,8 @@ def write_answer(store: "Store", results: Results, out: Path | None = None) -> P
     picture = None if why_not_drawn() else next(figures(material), None)
     if picture is not None:
         write_whole(folder / f"{name}.png", convert(svg_of(picture.spec), "png"))
-    first, ended = first_screen(material, progress(material), said), max(_ended(material), default=0.0)
+    first = first_screen(material, progress(material), said)
+    ended = max(((run.path / "run.json").stat().st_mtime for run in material.runs if run.status == "done"), default=0.0)
     content = {"name": name, "question": experiment.question or name, "first": first, "picture": picture}
     # A directory may be older than what its shipped file says of the literature.
     document = load(name).document if _settings_of_shipped(experiment) == [] else experiment.document
@@ -159,11 +160,6 @@ def _found(claim: Published, results: Results) -> str:
     difference, sentence = verdicts[claim.compares]
     kind = kind_of(difference, results.family(difference), METRICS[difference.metric].better)
     return f"{agreement(claim.says, kind)}: {sentence}"
-
-
-def _ended(material: ReportData) -> Iterator[float]:
-    """Yield when each finished run wrote its last word."""
-    return ((run.path / "run.json").stat().st_mtime for run in material.runs if run.status == "done")
 
 
 def figures(material: ReportData) -> Iterator[Figure]:

@@ -96,8 +96,8 @@ def circuit_losses(found: Ablation) -> Figure | None:
         part="The circuit",
         title=f"Loss with {listed(map(named, one.heads))} alone",
         caption="All heads outside a circuit are ablated, by one of three methods. Thick: 95 % interval over "
-        f"sequences. Thin lines: {random_circuits_said(one)}. A good circuit has nearly "
-        "the loss of all heads.",
+        f"sequences. Thin lines: {random_circuits_said(one)}. A good circuit alone has nearly "
+        "the loss of the whole model.",
         chart=grid(panels, 3, (14, 0)),
     )
 
@@ -269,8 +269,8 @@ def estimates(found: Ablation) -> Figure | None:
         title="Cheap estimates against exact effects",
         caption="Horizontal: exact change of the loss without the head, in nats per token; vertical: its estimate; "
         "dashed: both are equal. Michel's importance has no sign, so its ranks are also compared with absolute "
-        "effects; without a clear effect of any head, no rank correlation is given. Integrated gradients divide the "
-        "joint effect of all heads among them.",
+        "effects. If no head has a clear effect, no rank correlation is given. Integrated gradients attribute the "
+        "joint effect of all heads to single heads.",
         chart=grid(panels, len(KINDS), (26, 18)),
     )
 

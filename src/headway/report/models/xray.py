@@ -126,7 +126,7 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
         f"{capital(score.declared.sentence)}.",
         "Each cell is a pair of different heads of one layer.",
         _thinned(maps, kept, labels),
-        f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head, so no pair." if alone else "",
+        f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head and therefore no pairs." if alone else "",
     )
     return Figure(
         name=f"pairs-{score.metric.replace('_', '-')}",
@@ -197,7 +197,7 @@ def layers(xray: XRay) -> Table:
         cells = [_mean(xray, metric, name) for metric in means] + [_top(xray, metric, name) for metric in tops]
         rows.append(Row(cells=(label, f"{here.n_heads}{kv}x{here.d_head}", *cells)))
     caption = (
-        "Column heads: query heads:KV heads x head width (KV heads only if fewer). Other columns: means over heads or "
+        "“heads”: query heads:KV heads x head width (KV heads only if fewer). Other columns: means over heads or "
         "pairs of heads (in parentheses: random heads on the same text), or the layer's highest head."
     )
     return Table(columns=("", "heads", *means.values(), *tops.values()), rows=rows, caption=caption)

@@ -145,7 +145,7 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
     return Figure(
         name="lengths-by-arm",
         part="Prompt length",
-        title="Error against prompt length, beside untrained estimators",
+        title="Error against prompt length, with untrained estimators",
         caption=join(
             f"Seed {' or '.join(sorted({str(arm.shown.seed) for arm in arms}))}; all curves on the same prompts.",
             "The kernel estimator uses only w and mu of each head (see section Heads)."
@@ -234,7 +234,7 @@ def _leaving(panels: Iterable[tuple[Rows, int]]) -> str:
         f"{what} falls to {span([row['mse'] for row in rows])} at {span([row['n_pairs'] for row in rows])} pairs"
         for what, rows in rows_by_estimator.items()
     ]
-    return f"Below the panel: {'; '.join(sentences)}." if sentences else ""
+    return f"Off the scale: {'; '.join(sentences)}." if sentences else ""
 
 
 def _above(rows: Rows, floor: float) -> Iterator[Datum]:

@@ -331,7 +331,7 @@ CLAIMS = (
         _DISAGREEMENT,
         value=first_layers_less_last,
         also=last_layers,
-        said="the final mean {metric} of the first three layers (half of fewer than six) minus that of the last "
+        said="the final mean {metric} of the first three layers (or first half, if under six) minus that of the last "
         "layers ({also}) is {value} (claimed: above 0)",
         bound=0.0,
     ),

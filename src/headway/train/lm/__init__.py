@@ -52,7 +52,7 @@ class TokensTrainingSlice(TrainingSlice):
 
     def about_trial(self, run: TokensRun) -> str:  # noqa: ARG002
         """A trial is never compiled."""
-        return "timed uncompiled, on one core; long runs are compiled, and take less"
+        return "timed uncompiled, on one core; long runs are compiled, and take less time"
 
 
 LABORATORY = TokensTrainingSlice()

@@ -59,7 +59,7 @@ def open_study(
             available.
     """
     if trainer == "fused":
-        raise UserError("trainer fused: it trains in-context models of one layer only; take auto")
+        raise UserError("trainer fused: it trains in-context models of one layer only; use auto")
     on = find_device(device)
     check_precision(run.training.precision, on)
     examples = open_examples(run.task)
