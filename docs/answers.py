@@ -39,10 +39,7 @@ UNTIL = dict.fromkeys(("icl-optimizer", "icl-anisotropic", "icl-linear-attention
 
 _NEXT = "not run yet with the current statistical rules; takes 5 to 35 minutes on two cores"
 _LONG = "not run yet with the current statistical rules; takes more than an hour on two cores"
-DUE: Mapping[str, str] = {
-    "head-scaling": "not run yet with the current statistical rules",
-    "icl-depth": _LONG,
-}
+DUE: Mapping[str, str] = {"icl-depth": _LONG}
 """Experiments without an answer, and why."""
 
 GROUPS = {

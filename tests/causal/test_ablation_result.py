@@ -127,7 +127,9 @@ def test_few_sequences_cannot_carry_many_claims():
 
 def test_effects_do_not_add_up_and_that_is_said():
     sentence = said(ablation([[0.2, 0.3]], joint=2.0), "joint_effect")
-    assert sentence.startswith("Without any head the loss changes by 2.000 (zero), 2.000 (mean) and 2.000 (resample) ")
+    assert sentence.startswith(
+        "With all heads ablated, the loss changes by 2.000 (zero), 2.000 (mean) and 2.000 (resample) "
+    )
     assert sentence.endswith(
         " Single-head effects sum to 25 % (zero), 25 % (mean) and 25 % (resample) of this change (100 %: additive "
         "effects)."
@@ -139,7 +141,7 @@ def test_of_a_joint_effect_that_is_not_told_from_none_there_is_no_share():
     sentence = said(ablation([[0.2, 0.3]], joint=around_0 - around_0.mean() + 0.01), "joint_effect")
     assert (
         sentence
-        == "Without any head the loss changes by 0.010 (zero), 0.010 (mean) and 0.010 (resample) nats per token."
+        == "With all heads ablated, the loss changes by 0.010 (zero), 0.010 (mean) and 0.010 (resample) nats per token."
     )
     mixed = ablation([[0.2, 0.3]])
     joint = {"zero": around_0, "mean": np.full(12, 1.0), "resample": around_0}

@@ -220,7 +220,7 @@ def test_the_strongest_compositions_are_named_where_they_stand_out():
     (finding,) = findings({}, labels, composition=found)
     assert finding.about == "k_composition"
     assert finding.sentence == (
-        "K-composition (into keys), pairs of heads above chance: 1. The strongest pairs: L0H1 → L1H0 0.60 (60 %). "
+        "Pairs of heads with K-composition (into keys) above chance: 1. The strongest pairs: L0H1 → L1H0 0.60 (60 %). "
         "Numbers are composition scores of the weights. In parentheses: the share of the later head's attention score "
         "that comes from the earlier head. Randomly rotated circuits score 0.10."
     )

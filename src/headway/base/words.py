@@ -130,18 +130,18 @@ WARNINGS = {
     ),
     "still_falling": (
         "In the last tenth of training, the {quantity} still fell in {n} of {all} arms. In {most} it fell by "
-        "{least} % or more. This exceeds a compared difference or the equivalence margin ({sides}: {apart} %). "
+        "{least} % or more. For {sides}, the difference or the equivalence margin is smaller ({apart} %). "
         "Train longer, or let the learning rate decay."
     ),
     "fell_as_rates_decayed": (
         "In the last tenth of training, as the learning rate decayed, the {quantity} fell in {n} of {all} arms. "
-        "This exceeds a compared difference or the equivalence margin ({sides}: {apart} %). Longer training may change "
+        "For {sides}, the difference or the equivalence margin is smaller ({apart} %). Longer training may change "
         "the answer."
     ),
     "rates_matter": (
         "Another learning rate changes the result of {n} of {all} arms. For {most} the gain is {least} % or more, at "
-        "{factor} times its learning rate. This exceeds a compared difference or the equivalence margin ({sides}: "
-        "{apart} %). Rely on the verdicts at the best learning rates."
+        "{factor} times its learning rate. For {sides}, the difference or the equivalence margin is "
+        "smaller ({apart} %). Rely on the verdicts at the best learning rates."
     ),
     "diverged": "Diverged runs are left out ({runs}). The comparison uses the other runs.",
     "all_diverged": "Every run of {arms} diverged, so nothing is left to compare.",
@@ -206,12 +206,12 @@ FINDINGS = {
     "mean_of_pairs": "The mean over all pairs of heads ({n}) is {mean:z.2f}.",
     "idle": "Idle heads (share of the layer's output): {heads:3}.",
     "composition": (
-        "{name} ({into}), pairs of heads above chance: {n}. The strongest pairs: {pairs}. Numbers are composition "
+        "Pairs of heads with {name} ({into}) above chance: {n}. The strongest pairs: {pairs}. Numbers are composition "
         "scores of the weights. In parentheses: the share of the later head's {of} that comes from the earlier head. "
         "Randomly rotated circuits score {null:z.2f}."
     ),
     "composition_on_text": (
-        "{name} ({into}) on the text, pairs of heads above chance: {n}. The strongest pairs: {pairs}. Numbers are "
+        "Pairs of heads with {name} ({into}) on the text above chance: {n}. The strongest pairs: {pairs}. Numbers are "
         "composition scores of the weights. In parentheses: the share of the later head's {of} that comes from the "
         "earlier head, {nats:z.2f} nats for the first pair ({drawn:z.2f} for random heads). Randomly rotated "
         "circuits score {null:z.2f}."
@@ -236,8 +236,8 @@ FINDINGS = {
     ),
     "rarely_felt": "No interval for {heads}: too few of {n} sequences show an effect. Add about {more} sequences.",
     "without_all": (
-        "Without any head the loss changes by {zero:z.3f} (zero), {mean:z.3f} (mean) and {resample:z.3f} (resample) "
-        "nats per token."
+        "With all heads ablated, the loss changes by {zero:z.3f} (zero), {mean:z.3f} (mean) and {resample:z.3f} "
+        "(resample) nats per token."
     ),
     "sum_of_singles": "Single-head effects sum to {shares} of this change (100 %: additive effects).",
     "share_by_kind": "{share:z.0%} ({kind})",

@@ -158,7 +158,7 @@ def ablate(
     circuit: Annotated[
         str | None,
         typer.Option(
-            metavar="L0H0,L1H0", help="Also ablate all heads except these; for comparison, keep as many random heads."
+            metavar="L0H0,L1H0", help="Also ablate all heads except these; compare with random sets of equal size."
         ),
     ] = None,
     targets: Annotated[

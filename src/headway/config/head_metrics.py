@@ -210,7 +210,7 @@ def _of_text(distance: int, name: str, keys: str, high: str) -> HeadMetric:
     return _pattern(
         name=f"text_{name}_score",
         family="text",
-        sentence=f"mean attention weight on {keys}, over the text's queries that have such keys",
+        sentence=f"mean attention weight on {keys}, over the queries of the text that have such keys",
         high=high,
         null=Null("share of such keys among all visible keys (uniform attention)", "even"),
         value=PerQuery(
@@ -303,7 +303,7 @@ _HEAD = (
     _pattern(name="sink_score",
         sentence="mean attention weight on the first token (0 for queries that cannot see the first token)",
         high="attention mostly on the first token",
-        null=Null("mean of 1/m over queries with m visible keys, 0 if the first is hidden (uniform attention)", "even"),
+        null=Null("uniform attention: mean of 1/m over queries with m visible keys (0 if it is hidden)", "even"),
         value=PerQuery(lambda q: q.weight_at(q.first.expand(-1, q.counted.shape[2])), over=every_query)),
     # Of models such as GPT-OSS: a logit for each head that takes weight from all keys.
     _pattern(name="learned_sink_share", family="sinks",
@@ -387,9 +387,9 @@ REPEATED = tuple(metric.name for metric in _HEAD if metric.repeated)
 
 
 _WAYS = {
-    "zero": "the head's context is set to zero",
-    "mean": "the head's context is replaced by its mean over another text",
-    "resample": "the head's context is replaced by that from another text",
+    "zero": "the head's output (z) is set to zero",
+    "mean": "the head's output (z) is replaced by its mean over another text",
+    "resample": "the head's output (z) is replaced by that on another text",
 }
 NATS = "nats per token"
 """The unit of numbers that may lie above or below 0."""
@@ -415,7 +415,7 @@ _CAUSES = (
     *_effects("ablation", "exact change of the loss when {way}", "the loss rises without the head"),
     HeadMetric(name="michel_importance_nats",
         sentence="mean over sequences of |dL/dξ|, where ξ is a gate on the head (Michel et al. 2019); it has no sign",
-        unit="nats per token and gate", family="causes", high="the loss is sensitive to the head",
+        unit="nats per token, per unit of the gate", family="causes", high="the loss is sensitive to the head",
         null=Null("no null value, since every head scores above 0")),
     *_effects("attribution", "first-order estimate (gradient times activation change) of the change in loss when {way}",
         "the loss would rise without the head"),

@@ -51,7 +51,7 @@ _ALL = (
         primary=True),
     _squared("eval_mse_se", "standard error of eval_mse over the prompts"),
     _squared("eval_mse_adjusted",
-        "evaluation MSE, adjusted by the error of the best debiased gradient step on the same prompts", "lower"),
+        "evaluation MSE, adjusted for the error of the best debiased gradient step on the same prompts", "lower"),
     _squared("eval_mse_adjusted_se", "standard error of eval_mse_adjusted"),
     _metric("ratio_to_debiased_gd", "ratio",
         "evaluation MSE divided by the MSE of the best debiased gradient step, preconditioned if x is "

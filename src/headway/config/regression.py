@@ -190,7 +190,7 @@ class InContextModel(Spec):
     attention: Attention = "softmax"
     """kind of attention: softmax, or linear with the mean or the sum over keys"""
     n_heads: PositiveInt
-    """number of heads in each layer; each head has the full width of a token"""
+    """number of heads in each layer; the width of each head is the width of a token"""
     bias: bool = False
     """whether Q, K, V and O have biases"""
     init: Init = "random"

@@ -107,7 +107,7 @@ class AblateHeads(Spec):
     """
 
     sequences: int = Field(32, ge=2)
-    """number of held-out sequences on which the loss is measured; as many further sequences provide the mean and the
+    """number of held-out sequences on which the loss is measured; the same number of others provides means and
     resampled outputs"""
     mean: Literal["positions", "per-position"] = "positions"
     """the mean for mean ablation: over sequences and positions (positions), or over sequences at each position

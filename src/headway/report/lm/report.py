@@ -130,7 +130,7 @@ class TokensReportSlice(ReportSlice):
             rows=rows,
             caption=join(
                 f"At the end of training: {seeds_said(material)}{_OF_ITS_OWN if _has_init_from(material) else ''}.",
-                f"Against its baseline{_WHICH if material.experiment.groups else ''}: mean over paired seeds; "
+                f"Column “against its baseline”{_WHICH if material.experiment.groups else ''}: mean over paired seeds; "
                 f"{'higher' if METRICS[primary].better == 'higher' else 'lower'} is better."
                 if relative and any(compared)
                 else "",

@@ -198,7 +198,7 @@ def layers(xray: XRay) -> Table:
         rows.append(Row(cells=(label, f"{here.n_heads}{kv}x{here.d_head}", *cells)))
     caption = (
         "“heads”: query heads:KV heads x head width (KV heads only if fewer). Other columns: means over heads or "
-        "pairs of heads (in parentheses: random heads on the same text), or the layer's highest head."
+        "pairs of heads (in parentheses: random heads on the same text), or the head with the highest score."
     )
     return Table(columns=("", "heads", *means.values(), *tops.values()), rows=rows, caption=caption)
 

@@ -101,8 +101,8 @@ def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> st
     luck = any(len(per_seed(arm, "eval_mse_adjusted_se")[0]) for arm in material.arms)
     return join(
         "Left: mean squared error on fresh training prompts, averaged since the last logged step. "
-        f"Right: the error on {evaluation.prompts_during:,} fixed prompts, adjusted by the error of debiased GD on the "
-        "same prompts. "
+        f"Right: the error on {evaluation.prompts_during:,} fixed prompts, adjusted for the error of debiased GD on "
+        "the same prompts. "
         f"Points: the final evaluation on {evaluation.prompts:,} prompts."
         if len(rows) == 2
         else f"The {' and '.join(PANELS[m] for m in rows)}.",
