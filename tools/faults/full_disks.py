@@ -236,7 +236,8 @@ class Filler:
         for code in ended.codes:
             if code not in (0, 1):
                 ended.wrong.append(f"exit code {code}")
-        if any(ended.codes) and ("Traceback" in ended.said or not ("go on" in ended.said or "try again" in ended.said)):
+        has_advice = "resume" in ended.said or "try again" in ended.said
+        if any(ended.codes) and ("Traceback" in ended.said or not has_advice):
             ended.wrong.append("no advice")
 
     def _look(self) -> None:

@@ -398,8 +398,8 @@ class _Seen:
                 # Any two heads that are as wide as the positions are many span one space.
                 if self.read.size <= wide:
                     raise UserError(
-                        f"the text gives {self.read.size:,} tokens, and on so few all heads of width {wide} look "
-                        f"similar; give a text of more than {2 * wide:,} tokens, or read more of it (sequences, length)"
+                        f"the text gives {self.read.size:,} tokens, on which all heads of width {wide} look similar; "
+                        f"give a text of more than {2 * wide:,} tokens, or read more of it (sequences, length)"
                     )
             if self.repeats:
                 tokens = torch.from_numpy(some.tokens).to(self.opened.device)
