@@ -15,7 +15,7 @@ from support.house import SOURCE
 
 MOST = {
     "tokens": 408_113,
-    "code lines": 39_092,
+    "code lines": 39_089,
     "dense modules": 75,
     "functions above 400 tokens": 20,
     "comprehensions in 1,000 lines": 73,

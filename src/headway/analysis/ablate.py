@@ -8,6 +8,7 @@ every head in all three kinds of ablation, then the estimates, from the same seq
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -202,9 +203,8 @@ def _batched(
     others = inputs if other.inputs is own.inputs else opened.on_device(other.tokens)
     # Sequences are the units of intervals where they are documents, and of too few documents.
     documents = own.documents if LEAST <= _n_documents(own) < len(own) else None
-    return BatchedText.read(
-        opened.decoder, inputs, targets, others, mean_over=mean, seed=seed, tell=tell, documents=documents
-    )
+    work = BatchedText.read(opened.decoder, inputs, targets, others, mean_over=mean, seed=seed)
+    return replace(work, tell=tell, documents=documents)
 
 
 def _n_documents(own: TextInput) -> int:

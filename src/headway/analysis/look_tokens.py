@@ -172,11 +172,11 @@ def attended_pairs(seen: SeenModel) -> dict[results.Head, tuple[results.Attended
 
         start = start_token(seen.opened.module)
         decoded = np.concatenate((np.full_like(read[:, :1], start), read[:, :-1]), axis=1)
-    by_kind = {
-        "self": TokenPairs(decoded, decoded, same=True),
-        "encoder": TokenPairs(read, read, same=True),
-        "cross": TokenPairs(decoded, read, same=False),
-    }
+    by_kind = {}
+    for kind in {attention.kind for attention in seen.attentions}:
+        queries = read if kind == "encoder" else decoded
+        keys = decoded if kind == "self" else read
+        by_kind[kind] = TokenPairs(queries, keys, same=kind != "cross")
     for first, trace in seen.traces():
         for attention in trace.attentions:
             by_kind[attention.kind].add(attention, first)

@@ -454,11 +454,12 @@ def _ids_alone(encoding: Mapping[str, Any]) -> np.ndarray:
     if "input_ids" not in encoding:
         raise UserError(f"tokens: a mapping without input_ids was given (it has {', '.join(map(str, encoding))})")
     ids = array_of(encoding["input_ids"])
+    nothing = np.zeros_like(ids)
     usual: dict[str, Any] = {"attention_mask": 1, "token_type_ids": 0, "position_ids": np.arange(ids.shape[-1])}
     if other := [str(name) for name in encoding if name != "input_ids" and name not in usual]:
         raise UserError(f"tokens: only input_ids are read, and {', '.join(other)} came with them; leave them out")
     for name, expected in usual.items():
-        if name not in encoding or (array_of(encoding[name]) == np.broadcast_to(expected, ids.shape)).all():
+        if name not in encoding or np.array_equal(nothing + array_of(encoding[name]), nothing + expected):
             continue
         if name == "attention_mask":
             raise UserError(

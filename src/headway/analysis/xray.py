@@ -80,18 +80,17 @@ def short_text_xray(opened: Opened, read: TextInput) -> XRay:
         f"{begun} {read.size:,} tokens: too few to compare these heads with random heads, or to find similar "
         f"heads; more than {2 * _widest(attentions):,} are needed"
     )
-    return _found(read, loss, [note], attentions=attentions, scores=scores)
+    return XRay(**_facts(read, loss, [note]), attentions=attentions, scores=scores)
 
 
-def _found(read: TextInput, loss: LossSoFar, notes: Sequence[str], **measured: Any) -> XRay:
-    """Return what was measured, with the loss or the reason why there is none."""
-    return XRay(
+def _facts(read: TextInput, loss: LossSoFar, notes: Sequence[str]) -> dict[str, Any]:
+    """Return what an x-ray says beside its scores: the text, and the loss or the reason why there is none."""
+    return {
         **read.facts(loss.opened),
-        **measured,
-        unit="token" if read.targets is None or read.pairs else "answer",
-        loss_nats=loss.mean,
-        notes=(*notes, *([loss.why] if loss.why else [])),
-    )
+        "unit": "token" if read.targets is None or read.pairs else "answer",
+        "loss_nats": loss.mean,
+        "notes": tuple(filter(None, (*notes, loss.why))),
+    }
 
 
 def _attentions(opened: Opened, read: TextInput) -> tuple[AttentionHeads, ...]:
@@ -363,7 +362,7 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
     notes.about_draws(drawn, seen.attentions, scores)
     if period is not None:
         notes.about_windows(attentions, scores)
-    return _found(read, seen.loss, notes, attentions=attentions, scores=scores, composition=composition)
+    return XRay(**_facts(read, seen.loss, notes), attentions=attentions, scores=scores, composition=composition)
 
 
 @dataclass(frozen=True, kw_only=True)

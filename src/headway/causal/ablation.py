@@ -122,7 +122,6 @@ class BatchedText:
         *,
         mean_over: MeanOver = "positions",
         seed: int = 0,
-        **more: Any,
     ) -> "BatchedText":
         """Check a model, and read the other text.
 
@@ -133,7 +132,6 @@ class BatchedText:
             others: the other text; or `inputs` themselves, as of `OtherText.read`.
             mean_over: the mean over `positions` (and sequences), or over sequences per position.
             seed: the random seed of the choice of donors.
-            more: `tell` and `documents`, as of the class.
 
         Raises:
             UserError: if the model fails a check, which is named, the texts do not fit each other, or a sequence has no
@@ -143,7 +141,7 @@ class BatchedText:
         check_sound(model, inputs)
         at_once = max(1, BATCH // inputs.shape[1])
         other = OtherText.read(model, inputs, others, mean_over=mean_over, seed=seed, at_once=at_once)
-        return cls(model=model, inputs=inputs, targets=targets, other=other, at_once=at_once, **more)
+        return cls(model=model, inputs=inputs, targets=targets, other=other, at_once=at_once)
 
     def exact(self) -> ExactEffects:
         """Return the exact effects of `ablate` over the whole text."""

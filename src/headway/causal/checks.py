@@ -20,10 +20,10 @@ from headway.causal.effects import Head
 from headway.causal.patch_result import PATCH_SITES, PatchSite
 from headway.causal.patching import TwoRuns, patched_context, why_no_paths
 from headway.causal.pruning import pruned
-from headway.causal.removal import READ, Removal, losses_without, reference_losses_without
+from headway.causal.removal import Removal, losses_without, reference_losses_without
 from headway.causal.substitutes import Intervenable, OtherText, Tokens, heads_of, layers_with_heads, logits_of
 from headway.errors import UserError
-from headway.models.trace import AttentionTrace, Edits
+from headway.models.trace import READ, AttentionTrace, Edits
 from headway.models.transformer import Transformer
 
 TOLERANCE = 1e-5

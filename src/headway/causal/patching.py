@@ -140,20 +140,19 @@ def patched_effects(runs: TwoRuns, site: PatchSite, *, by_position: bool = False
     base, changes = runs.values(runs.tokens), []
     with torch.no_grad():
         for corrupted, contexts in _patches(runs, site, by_position):
-            patches = [{head: context} for head, context in contexts]
-            changes.append(runs.with_contexts(corrupted.layer, patches) - base)
+            changes.append(runs.with_contexts(corrupted.layer, [{head: z} for head, z in contexts]) - base)
     effects = torch.cat(changes)
     return effects.unflatten(0, (-1, runs.tokens.shape[1])) if by_position else effects
 
 
 def _patches(
     runs: TwoRuns, site: PatchSite, by_position: bool
-) -> Iterator[tuple[AttentionTrace, list[tuple[int, Tensor]]]]:
+) -> Iterator[tuple[AttentionTrace, Iterator[tuple[int, Tensor]]]]:
     """Yield each corrupted attention with its patched contexts, each of one head, at all positions or at one."""
     places = [slice(i, i + 1) for i in range(runs.tokens.shape[1])] if by_position else [slice(None)]
     for clean, corrupted in runs.pairs():
         heads = product(range(corrupted.z.shape[1]), places)
-        yield corrupted, [(head, patched_context(clean, corrupted, head, site, at)) for head, at in heads]
+        yield corrupted, ((head, patched_context(clean, corrupted, head, site, at)) for head, at in heads)
 
 
 def _with(x: Tensor, other: Tensor, at: slice) -> Tensor:

@@ -28,7 +28,7 @@ from headway.causal.substitutes import Intervenable, StandIn, Substitutes, Token
 from headway.config.lm.budget import forward_flops, parameters_of
 from headway.config.lm.model import TransformerModel
 from headway.models.attention import Attention
-from headway.models.trace import Edits, Site, Trace
+from headway.models.trace import READ, Edits, Site, Trace
 from headway.models.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -239,8 +239,6 @@ def _sets_at_once(model: Transformer) -> int:
     return 1 + 2 * model.vocab_size // (max(mlp, attention) + 4 * model.model.d_model)
 
 
-READ: tuple[Site, ...] = ("q", "k", "v")
-"""What a head reads of the stream."""
 _STREAMS = 1 << 22
 """The most entries of the streams of copies that are held at once."""
 

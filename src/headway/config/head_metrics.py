@@ -303,7 +303,7 @@ _HEAD = (
     _pattern(name="sink_score",
         sentence="mean attention weight on the first token (0 for queries that cannot see the first token)",
         high="attention mostly on the first token",
-        null=Null("uniform attention: mean of 1/m over queries with m visible keys (0 if it is hidden)", "even"),
+        null=Null("uniform attention: mean of 1/m over queries with m visible keys (0 if the first is hidden)", "even"),
         value=PerQuery(lambda q: q.weight_at(q.first.expand(-1, q.counted.shape[2])), over=every_query)),
     # Of models such as GPT-OSS: a logit for each head that takes weight from all keys.
     _pattern(name="learned_sink_share", family="sinks",

@@ -29,7 +29,7 @@ from headway.errors import UserError
 from headway.hf.interface import attentions, intercepted, own_function
 from headway.hf.recorder import by_input, longest_text, recorded_pass, trace, traceable
 from headway.hf.stream_sums import SAME, StreamSums, answering, keep_output, same, stream_sums, with_added
-from headway.models.trace import Edits, Site, Trace, edited
+from headway.models.trace import READ, Edits, Site, Trace, edited
 
 
 @contextmanager
@@ -52,7 +52,6 @@ def attending(model: PreTrainedModel, layers: Mapping[str, int], edits: Edits) -
         yield
 
 
-_READ: tuple[Site, ...] = ("q", "k", "v")
 _LOGITS = 1 << 24
 """The most entries of the logits of copies that are held at once."""
 
@@ -118,7 +117,7 @@ class TheirPass:
         """Yield queries, keys and values of a layer with each of some changes of the stream before it."""
         for some in self._groups(changes):
             seen: dict[Site, Tensor] = {}
-            edits: Edits = {(layer, site): partial(_noted, seen, site) for site in _READ}
+            edits: Edits = {(layer, site): partial(_noted, seen, site) for site in READ}
             add = partial(with_added, torch.cat(list(some)))
             with suppress(_SeenAll), self.decoder.layers[layer].register_forward_pre_hook(add, with_kwargs=True):
                 self.again(layer, edits, len(some))
@@ -155,7 +154,7 @@ class _SeenAll(Exception):
 
 def _noted(seen: dict[Site, Tensor], site: Site, x: Tensor) -> Tensor:
     seen[site] = x
-    if len(seen) == len(_READ):
+    if len(seen) == len(READ):
         raise _SeenAll
     return x
 

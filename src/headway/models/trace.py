@@ -20,6 +20,9 @@ Site = Literal["q", "k", "v", "z"]
 """q and k as they enter the dot product (k and v of the KV heads), v, and z, the contexts that enter the output
 projection, after gates: each (batch, head, pos, d_head)."""
 
+READ: tuple[Site, ...] = ("q", "k", "v")
+"""The sites that a head computes from the residual stream."""
+
 Edit = Callable[[Tensor], Tensor]
 
 Edits = Mapping[tuple[int, Site], Edit]
