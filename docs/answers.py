@@ -104,8 +104,10 @@ def answered(name: str, folder: Path) -> None:
         UserError: when it cannot be run.
     """
     experiment = experiment_of(name)
-    until = UNTIL.get(name)
-    directory = headway.run(experiment, folder / name, seeds=SEEDS.get(name), until=until, look=False, figures=False, progress=True)
+    seeds, until = SEEDS.get(name), UNTIL.get(name)
+    directory = headway.run(
+        experiment, folder / name, seeds=seeds, until=until, look=False, figures=False, progress=True
+    )
     results = write(directory)
     page = write_answer(directory, results)
     text = page.read_text(encoding="utf-8")
