@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 408_113,
-    "code lines": 39_089,
+    "tokens": 406_711,
+    "code lines": 38_922,
     "dense modules": 75,
     "functions above 400 tokens": 20,
     "comprehensions in 1,000 lines": 73,

@@ -253,8 +253,8 @@ _HEAD = (
         # Its mean over queries is the population variance of all T x T weights, T keys in the text.
         value=PerQuery(lambda q: q.square / q.text_keys - 1 / q.text_keys.square(), over=every_query)),
     _uneven(name="attention_diversity",
-        sentence="mean over queries of (m Σp² − 1) / (m − 1), for m visible keys with weights p: 0 for uniform "
-        "attention, 1 if all weight is on one key",
+        sentence="mean over queries of (m Σp² − 1) / (m − 1), for m visible keys with weights p (0: uniform "
+        "attention, 1: all weight on one key)",
         unit="0 to 1", value=PerQuery(lambda q: (q.n_keys * q.square - 1) / (q.n_keys - 1), over=two_keys)),
     _uneven(name="attention_excess",
         sentence="mean over queries of m Σp² − 1, for m visible keys with weights p (does not fall as m grows, "

@@ -54,13 +54,6 @@ def test_the_null_stands_in_a_column_of_its_own_for_every_layer_that_has_a_value
     assert "null" not in atlas({"sink_score": score("sink_score", RAGGED)}).caption
 
 
-def test_a_layer_with_one_head_needs_two_for_a_metric_of_pairs_and_says_so():
-    said = "L3 has one head and therefore no metrics of pairs."
-    assert said in atlas(scores(RAGGED)).caption
-    assert said not in atlas(scores(RAGGED, ["sink_score"])).caption
-    assert "L0 and L2 have one head" in atlas(scores((1, 3, 1), ["query_cka", "sink_score"])).caption
-
-
 def test_there_is_no_atlas_of_nothing():
     assert atlas({}) is None
     assert atlas(scores((1, 1), ["query_cka"])) is None

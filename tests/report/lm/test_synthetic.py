@@ -68,7 +68,7 @@ def test_chance_is_drawn_where_the_task_has_one():
     )
     figure = accuracies(recall)
     assert {r["accuracy"] for r in rows_of(figure) if r.get("what") == "chance"} == {0.29}
-    assert "Grey line: accuracy of guessing" in figure.caption
+    assert "Grey lines are the accuracy of guessing." in figure.caption
 
 
 def test_hops_are_told_one_by_one():

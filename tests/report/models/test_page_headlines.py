@@ -23,7 +23,7 @@ def test_an_xray_names_its_special_heads_and_frames_them():
     assert "(random heads " in page.headline
     first = page.figures[0]
     assert first.part == OPENING
-    assert first.caption.startswith("Orange: the heads named above.")
+    assert first.caption.startswith("Orange frames are the heads named above.")
     assert [figure.part for figure in page.figures].count(OPENING) == 1
 
 

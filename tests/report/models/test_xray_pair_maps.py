@@ -18,20 +18,20 @@ def test_maps_of_pairs_hold_every_pair_of_different_heads():
     assert sizes == [n * (n - 1) for n in (24, 12, 6)]
     cell = next(row for rows in figure.spec["datasets"].values() if len(rows) == 30 for row in rows if row["one"] == 2)
     assert cell["value"] == pytest.approx(found.values["layers.2.attention"][2, cell["other"]], rel=1e-4)
-    assert "L3 has one head and therefore no pairs." in figure.caption
+    assert "Layers with one head have no pairs." in figure.caption
     assert "Thinned" not in figure.caption
 
 
 @pytest.mark.slow
 def test_maps_of_768_heads_are_thinned_and_said_so():
     figure = pair_maps(score("query_cka", (768, 12)))
-    assert "Thinned: 64 of L0's 768 heads are drawn, evenly spaced" in figure.caption
+    assert "Thinned: at most 64 heads of a layer are drawn, evenly spaced." in figure.caption
     kept = sorted({row["one"] for row in max(figure.spec["datasets"].values(), key=len)})
     assert (kept[0], kept[-1], len(kept)) == (0, 767, 64)
     assert np.ptp(np.diff(kept)) <= 1
     many = pair_maps(score("query_cka", (64,) * 24))
     assert sum(map(len, many.spec["datasets"].values())) <= CELLS
-    assert "Thinned: in 24 layers, 28 of 64 heads are drawn" in many.caption
+    assert "at most 28 heads of a layer are drawn" in many.caption
 
 
 def test_no_map_without_a_pair():

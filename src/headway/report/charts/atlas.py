@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import join, listed
+from headway.base.text import join
 from headway.config.metrics import metric_name
 from headway.heads.scores import DECLARED, HeadScores, head_names, row_labels
 from headway.report.charts.figure import INK, QUIET, WIDTH, Datum, Figure, Hint, alt, charted, panel
@@ -73,10 +73,8 @@ def atlas(
     ]
     said = join(
         caption,
-        "Rows are layers, cells are heads.",
-        "Each panel has its own colour scale." if len(panels) > 1 else "",
+        "Rows are layers, cells are heads, and white cells have no value.",
         _said_of_strips(shown),
-        _need_two(heads, labels),
     )
     chart = alt.vconcat(*lines, spacing=18, resolve=apart)
     return Figure(name=name, part=part, title=title, caption=said, chart=chart)
@@ -102,10 +100,7 @@ def _said_of_strips(strips: Sequence[str]) -> str:
     if "untrained" not in strips:
         return "The column at the right of a panel has the null value of each layer." if strips else ""
     independent = "column n is each layer's null value, and " if "null" in strips else ""
-    return (
-        f"Right of a panel, {independent}column u is the layer's value for random heads on the same text. "
-        "Point at a cell to see the reference values of its head."
-    )
+    return f"Right of a panel, {independent}column u is the layer's value for random heads on the same text."
 
 
 def _chosen(scores: Mapping[str, HeadScores], metrics: Sequence[str] | None) -> list[str]:
@@ -116,20 +111,6 @@ def _chosen(scores: Mapping[str, HeadScores], metrics: Sequence[str] | None) -> 
 
 def _filled(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {attention: np.asarray(value, np.float64) for attention, value in found.items() if np.size(value)}
-
-
-def _need_two(heads: Mapping[str, Mapping[str, np.ndarray]], labels: Mapping[str, str]) -> str:
-    """Return the layers with a single head, if a metric of pairs is among the panels."""
-    alone = {
-        labels[attention]: None
-        for metric, found in heads.items()
-        if DECLARED[metric].of == "pair"
-        for attention, value in found.items()
-        if len(value) == 1
-    }
-    if not alone:
-        return ""
-    return f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head and therefore no metrics of pairs."
 
 
 def _table(

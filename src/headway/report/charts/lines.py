@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import counted
 from headway.report.charts.figure import QUIET, SOLID, Hint, LineStyle, alt, charted, hints
 
 
@@ -141,10 +140,8 @@ def keyed_rules(values: Sequence[tuple[str, float]], y: Axis, style: Mapping[str
 
 
 def band_said(n_seeds: int) -> str:
-    """Return the sentence on the lines of means over seeds and their bands."""
-    if n_seeds < 2:
-        return "One seed, so no band."
-    return f"Lines are means over {counted(n_seeds, 'seed')}. Bands span the range over seeds."
+    """Return the sentence on the lines of means over seeds and their bands; empty for one seed."""
+    return f"Lines are means over {n_seeds} seeds, and bands span the range over seeds." if n_seeds > 1 else ""
 
 
 def keyed(column: str, styles: Sequence[LineStyle], *, nested: bool = True) -> dict[str, Any]:
@@ -170,7 +167,7 @@ def keyed(column: str, styles: Sequence[LineStyle], *, nested: bool = True) -> d
     }
 
 
-def step_axis(first: int, last: int, *, title: str | None = "training step") -> Axis:
+def step_axis(first: int, last: int, *, title: str | None = "training step (log scale)") -> Axis:
     """An axis of steps from 0: linear up to `first`, logarithmic beyond, so that the beginning is drawn too."""
     powers = [10**k for k in range(12) if first <= 10**k < last / 1.5]
     rounded = float(f"{last:.0e}")

@@ -7,7 +7,6 @@ is an empty cell, and several outputs are a line each.
 panels of their own, since errors on different tasks share no axis.
 """
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from headway.base.text import Amount, brief, join, number
+from headway.base.text import Amount, brief, number
 from headway.config.kinds import part_of
 from headway.config.metrics import metric_name
 from headway.config.run import RunSpec
@@ -238,11 +237,8 @@ def report_part_of(run: RunSpec) -> ReportSlice:
     return found
 
 
-_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
-
-
 def by_task(draw: Callable[[ReportData], Figure | None], material: ReportData) -> Figure | None:
-    """A figure of all arms, a panel below the other for each task; None where no task has anything to draw."""
+    """A figure of all arms, a panel below the other for each task, with the longest caption; None for no panel."""
     if len(material.tasks) < 2:
         return draw(material)
     drawn = [(name, figure) for name, part in material.tasks if (figure := draw(part)) is not None]
@@ -250,9 +246,7 @@ def by_task(draw: Callable[[ReportData], Figure | None], material: ReportData) -
         return None
     charts: list[Any] = [figure.chart.properties(title=name) for name, figure in drawn]
     together = alt.vconcat(*charts, spacing=30)
-    sentences = dict.fromkeys(said for _, figure in drawn for said in _SENTENCES.split(figure.caption))
     return replace(
-        drawn[0][1],
-        caption=join("Each task has its own panel and axes.", *sentences),
+        max((figure for _, figure in drawn), key=lambda figure: len(figure.caption)),
         chart=together.resolve_scale(color="independent", strokeDash="independent", strokeWidth="independent"),
     )

@@ -24,7 +24,6 @@ class OutcomeMeasure:
     title: str
     sentence: str
     references: Mapping[str, tuple[str, str, tuple[float, ...]]]
-    ticks: str
     one_seed: str
     label_width: int = 200
     """Pixels that the name of an arm may take."""
@@ -42,10 +41,8 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
         return None
     ticks = list(_ticks(material, measure, arms))
     near = _near(measure, arms, ticks)
-    interval = (
-        "bar: 95 % CI of the mean (t distribution)." if material.n_seeds >= SEEDS else "too few seeds for an interval."
-    )
-    several_seeds = f"Small points: seeds; large point: their mean; {interval}"
+    interval = " with 95 % CIs (t distribution)" if material.n_seeds >= SEEDS else ""
+    several_seeds = f"Small points are seeds, and large points are their means{interval}."
     panels = [_outcome_chart(material, measure, those, near) for those in _apart(measure, arms)]
     return Figure(
         name=measure.name,
@@ -54,8 +51,7 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
         caption=join(
             measure.sentence,
             several_seeds if material.n_seeds > 1 else measure.one_seed,
-            measure.ticks,
-            "Estimators far from all arms are not drawn." if len(near) < len(ticks) else "",
+            "Ticks are untrained references on the same data; those far from all arms are not drawn." if ticks else "",
         ),
         chart=panels[0] if len(panels) == 1 else grid(panels, 1),
     )

@@ -36,8 +36,7 @@ class CommandReportSlice(ReportSlice):
             title=f"Final {name}",
             sentence=f"The last {name} that each run recorded.",
             references={},
-            ticks="",
-            one_seed="One seed: a point per arm.",
+            one_seed="Each point is one seed.",
         )
         yield final_outcome(material, measure)
         yield _curves(material, metric)

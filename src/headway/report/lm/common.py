@@ -1,15 +1,13 @@
 """Functions that several figures of transformers share.
 
 They read a run's specification and probes, choose the final loss to draw (a text's in nats or bits, or that of a
-task's answers), and draw references. The n-gram models and the entropy of the text are rules across a panel, or a
-sentence in the caption if they are far from it.
+task's answers), and draw references. The n-gram models and the entropy of the text are rules across a panel.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headway.base.text import listed, number
 from headway.config.lm.run import TokensRun, is_text
 from headway.report.charts.figure import NGRAMS, QUIET, LineStyle, alt, charted
 from headway.report.charts.lines import Axis, rule
@@ -50,8 +48,7 @@ LOSS = OutcomeMeasure(
     title="Final loss",
     sentence="Mean loss per token on the fixed held-out sequences.",
     references=NGRAMS,
-    ticks="Ticks: unigram and bigram models on the same text.",
-    one_seed="One seed: a point per arm, and no interval.",
+    one_seed="Each point is one seed.",
     label_width=330,
     row=32,
 )
@@ -64,7 +61,6 @@ BITS = replace(
     axis="evaluation loss (bits per byte)",
     sentence="Mean loss on the fixed held-out text, in bits per byte, since arms differ in tokenizer or corpus.",
     references={},
-    ticks="",
 )
 
 OF_ANSWERS = replace(
@@ -72,7 +68,6 @@ OF_ANSWERS = replace(
     axis="evaluation loss (nats per answer)",
     sentence="Mean loss per answer on the fixed evaluation examples.",
     references={},
-    ticks="",
 )
 """The loss of tasks that are no text."""
 
@@ -104,16 +99,3 @@ def named_rules(material: ReportData, y: Axis) -> Iterator[Any]:
         name = charted([{"what": label, y.column: loss}])
         text = name.mark_text(align="left", baseline="bottom", dx=4, dy=-2, color=QUIET, fontSize=11)
         yield text.encode(y=y.encoded("y"), x=alt.value(0), text="what:N")
-
-
-def below_and_above(material: ReportData, y: Axis) -> str:
-    """A sentence for those that an axis does not reach."""
-    assert y.domain is not None
-    low, high = y.domain
-    named = {f"{NGRAMS[name][0]} ({number(loss, 3)})": loss for name, loss in values(material).items()}
-    above = [name for name, loss in named.items() if loss > high]
-    below = [name for name, loss in named.items() if loss < low]
-    if above and below:
-        return f"Above the axis: {listed(above)}; below it: {listed(below)}."
-    place = "Above" if above else "Below"
-    return f"{place} the axis: {listed(above or below)}." if above or below else ""

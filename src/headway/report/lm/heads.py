@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headway.base.text import capital, join, listed
+from headway.base.text import capital, join
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
 from headway.report.charts.figure import WIDTH, Datum, Figure, alt, inline
-from headway.report.charts.lines import Axis, band_said, line_bands, point_size, step_axis
+from headway.report.charts.lines import Axis, line_bands, point_size, step_axis
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import has_probes, heads_of, measures
 
@@ -78,7 +78,7 @@ def _drawn(material: ReportData, metric: str, statistic: Statistic, *, folded: b
         name=f"heads-{metric.replace('_', '-')}" + ("" if statistic == "mean" else "-variance"),
         part=PART,
         title=capital(name) + ("" if statistic == "mean" else f": {spread_said}"),
-        caption=_caption(material, arms, metric, statistic, has_null, first, points),
+        caption=_caption(material, metric, statistic, has_null),
         chart=panels(alt.layer(*layers, data=inline(rows)), arms),
         folded=folded,
     )
@@ -144,43 +144,13 @@ def _rows_head_training(arm: ArmResults, metric: str, statistic: Statistic, poin
                 }
 
 
-def _caption(
-    material: ReportData,
-    arms: Sequence[ArmResults],
-    metric: str,
-    statistic: Statistic,
-    has_null: bool,
-    first: int,
-    points: int,
-) -> str:
+def _caption(material: ReportData, metric: str, statistic: Statistic, has_null: bool) -> str:
     declared = HEAD_METRICS[metric]
-    over = {"pair": "pairs of different heads", "head": "heads", "layer": ""}[declared.of]
-    probed = [heads_of(run) for arm in arms for run in arm.runs if measures(run, metric)]
-    rows = sorted({one.n_rows[metric] for one in probed})
+    over = {"pair": f": the {statistic} over pairs of heads", "head": f": the {statistic} over heads", "layer": ""}
     return join(
         f"{capital(declared.sentence)}.",
-        f"High values: {declared.high}.",
-        f"Each line is a layer: the {statistic} over its {over}." if over else "Each line is a layer.",
-        f"Measured on one fixed batch of held-out text ({listed([f'{n:,}' for n in rows])} positions).",
-        band_said(material.n_seeds),
-        f"Dotted: null value, {declared.null.sentence}." if has_null else "",
-        _alone(arms) if declared.of == "pair" else "",
-        "The metric is on a logarithmic axis." if is_logarithmic(metric) else "",
-        "Steps are on a logarithmic axis." if first == 1 else f"Steps beyond {first:,} are on a logarithmic axis.",
-        f"Curves are thinned to at most {points} points." if any(len(one.steps) > points for one in probed) else "",
+        f"A high value means: {declared.high}.",
+        f"Each line is a layer{over[declared.of]}"
+        + (f" and over {material.n_seeds} seeds; bands span the seeds" if material.n_seeds > 1 else "")
+        + ("; dotted lines are null values." if has_null else "."),
     )
-
-
-def _alone(arms: Sequence[ArmResults]) -> str:
-    """Return a sentence on layers with one head only, which have no metric of pairs."""
-    lone = [
-        f"layer {layer} of {arm.label}"
-        for arm in arms
-        if has_probes(arm.shown)
-        for layer, n_heads in zip(heads_of(arm.shown).layers, heads_of(arm.shown).n_heads, strict=True)
-        if n_heads == 1
-    ]
-    if not lone:
-        return ""
-    named = listed(lone) if len(lone) <= 4 else f"{', '.join(lone[:3])} and {len(lone) - 3} more"
-    return f"No line for {named}: the metric needs two heads."

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import counted, join, listed, number
+from headway.base.text import join, listed, number
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.lm.model import TransformerModel
 from headway.config.metrics import metric_name
@@ -45,7 +45,7 @@ from headway.stats.simultaneous import LEVEL
 LOSS = "probe_loss_nats"
 WINDOWS = {"early": (f"first {EARLY} probes", "#d55e00"), "whole": ("whole training", "#0072b2")}
 """Name and colour of each window of training."""
-CHANCE, CHANCE_COLOUR = "by chance", "#dfe3e8"
+CHANCE, CHANCE_COLOUR = "chance (R² with the heads of other seeds)", "#dfe3e8"
 OWN = "R² with the mean over seeds subtracted"
 
 
@@ -67,7 +67,7 @@ def association(material: ReportData) -> Figure | None:
         name="association",
         part=PART,
         title="Variance of the loss explained by the diversity of a layer",
-        caption=_caption(material, entries),
+        caption=_caption(entries),
         chart=panels(alt.layer(*layers, data=inline(rows)), arms),
     )
 
@@ -103,27 +103,17 @@ def _rows(entry: LayerAssociation, label: str) -> Iterator[Datum]:
         yield from (place | {"of_seed": one} for one in entry.per_series)
 
 
-def _caption(material: ReportData, entries: Sequence[LayerAssociation]) -> str:
-    last: dict[str, int] = {}
-    for entry in entries:
-        last[entry.window] = max(entry.steps[1], last.get(entry.window, 0))
-    early = f"the first {EARLY} probes (to step {last['early']:,}) and " if "early" in last else ""
-    seeds = max(len(entry.seeds) for entry in entries)
-    reason = untested(seeds)
+def _caption(entries: Sequence[LayerAssociation]) -> str:
+    reason = untested(max(len(entry.seeds) for entry in entries))
     tested = [entry.p for entry in entries if entry.p is not None]
     n_told = sum(p < LEVEL for p in tested)
     return join(
-        "R² of a regression that predicts the probe's loss from the mean and variance of the layer's output "
-        f"dissimilarity. Steps: {early}the whole training (to step {last['whole']:,}). Large points are means over "
-        f"{counted(material.n_seeds, 'seed')}{'; small points are seeds' if seeds > 1 else ''}.",
+        "R² of the probe's loss, predicted from the mean and variance of the layer's output dissimilarity (small "
+        "points: seeds; large points: means).",
         "Any two curves with a trend in time have a high R².",
-        "Diamonds: R² after subtracting the mean over seeds from every value. Grey: chance level, "
-        "the R² with the heads of other seeds."
-        if any(entry.r2_own is not None for entry in entries)
-        else "",
         f"The significance of R² {reason}." if reason else "",
-        f"{n_told} of {len(tested)} diamonds exceed chance (permutation test over seeds, uncorrected p below 0.05; "
-        f"about {number(LEVEL * len(tested), 2)} expected by chance)."
+        f"By a permutation test over seeds, {n_told} of {len(tested)} diamonds exceed chance (uncorrected p below "
+        f"0.05; about {number(LEVEL * len(tested), 2)} expected by chance)."
         if tested and not reason
         else "",
     )
@@ -141,7 +131,7 @@ def against_loss(material: ReportData) -> Figure | None:
     y = Axis("loss_nats", "evaluation loss (nats)", **options)
     shown, charts = ["what:N", "diversity:Q", "loss_nats:Q"], []
     for metric in metrics:
-        x = Axis("diversity", metric_name(metric), **options)
+        x = Axis("diversity", f"{metric_name(metric)} (high: {HEAD_METRICS[metric].high})", **options)
         rows = [row for arm in arms for row in _point(arm, metric)]
         if not rows:
             continue
@@ -156,10 +146,8 @@ def against_loss(material: ReportData) -> Figure | None:
         part=PART,
         title="Loss and diversity with and without regularisers",
         caption=join(
-            "Each point is an arm at the end of training: its evaluation loss, and the mean of a diversity metric "
-            "over all layers.",
-            " ".join(f"High {metric_name(metric)}: {HEAD_METRICS[metric].high}." for metric in metrics),
-            f"Points: {mean_said(material.n_seeds)}.",
+            f"Each point is an arm at the end of training: {mean_said(material.n_seeds)}.",
+            "Diversity is the mean over all layers.",
         ),
         chart=grid(charts, 2, (40, 20)),
     )
@@ -284,10 +272,8 @@ def lane_diagram(material: ReportData) -> Figure | None:
         name="lane-diagram",
         part="Data lane",
         title="The data lane",
-        caption="The residual stream runs from left to right; heights are to scale for the first arm named. "
-        "The token embedding fills the blue entries; the yellow entries (the lane) start at zero unless "
-        "positions are added. Every layer reads and writes all entries; the read-out reads as many as the "
-        "embedding fills.",
+        caption="The residual stream runs from left to right, and heights are to scale for the first arm named. "
+        "Every layer reads and writes all entries. The read-out reads as many entries as the embedding fills.",
         chart=grid(drawings, 1, (18, 18)),
     )
 

@@ -21,6 +21,8 @@ from headway.report.charts.figure import (
     WIDTH,
     Datum,
     Figure,
+    alt,
+    charted,
     colours_of_column,
     ends,
     grid,
@@ -30,7 +32,7 @@ from headway.report.charts.figure import (
 from headway.report.charts.intervals import ENDS, mean_said, names_beside, over_seeds, points_with_intervals, strip
 from headway.report.charts.lines import Axis, keyed, line_bands
 from headway.report.experiment.data import ArmResults, ReportData, colours_of
-from headway.report.lm.common import LOSS, below_and_above, declared, loss_metric, named_rules
+from headway.report.lm.common import LOSS, declared, loss_metric, named_rules
 from headway.stats.lm.plain_curve import is_plain, on_curve
 from headway.stats.lm.scaling import PARAMETERS, PUBLISHED_FORM, Fit
 
@@ -64,19 +66,19 @@ def loss_against_heads(material: ReportData) -> Figure | None:
     totals = [row["heads"] for row in points]
     reach = 0.13 * (max(totals) - min(totals))
     width = [min(totals) - reach / 2, max(totals) + reach]
-    x = Axis("heads", "heads in all layers", domain=width, ticks={"tickMinStep": 1})
+    x = Axis("heads", "n, heads in all layers", domain=width, ticks={"tickMinStep": 1})
     named = {scheme or "other": colour for scheme, colour in SCHEME_COLOURS.items()}
     present = {_scheme(arm) for arm in arms}
     palette = {scheme: colour for scheme, colour in named.items() if scheme in present}
     colour = colours_of_column("scheme", palette, "circle")
     layers = [*named_rules(material, y), *_fitted(list(_lines(fits, arms)), bands, x, y, colour)]
-    layers += _points(points, arms, x, y, colour)
+    layers += [_notes(material), *_points(points, arms, x, y, colour)]
     layers += names_beside(points, x, y, colour, size=SIZE, first=lambda row: SIDES.get(row["scheme"], ()))
     return Figure(
         name="heads",
         part="Outcome",
         title="Loss against the number of heads",
-        caption=_caption(material, arms, fits, y),
+        caption=_caption(material, fits, any(row["unfitted"] for row in points)),
         chart=panel(layers, *SIZE),
     )
 
@@ -177,30 +179,30 @@ _FEWEST_FITTED = 2
 """Through so few arms nobody asked for a curve."""
 
 
-def _caption(material: ReportData, arms: Sequence[ArmResults], fits: Sequence[Fit], y: Axis) -> str:
-    fitted = {name for fit in fits for name in fit.arms}
-    outside = [arm.label for arm in arms if arm.name not in fitted]
-    published = [fit for fit in fits if fit.form == PUBLISHED_FORM]
+def _notes(material: ReportData) -> Any:
+    """What to know of the fits, in the upper right corner of the panel."""
     notes: dict[str, list[str]] = {}
     for fit in entries(material):
         if fit.note and len(fit.arms) > _FEWEST_FITTED:
             notes.setdefault(f"{FORMS[fit.form]}: {fit.note}", []).append(fit.scheme)
-    others = [
-        f"b = {number(fit.other['b'], 2)}, c = {number(fit.other['c'], 4)} for {fit.scheme}"
-        for fit in published
-        if fit.other
-    ]
+        if fit.other and fit.form == PUBLISHED_FORM:
+            better = f"b = {number(fit.other['b'], 2)}, c = {number(fit.other['c'], 4)}"
+            notes[f"{FORMS[fit.form]}: a second minimum fits better ({better})"] = [fit.scheme]
+    lines = [f"{', '.join(schemes)} with {note}" for note, schemes in notes.items()]
+    text = charted([{"note": "\n".join(lines)}]).mark_text(
+        align="right", baseline="top", lineBreak="\n", color=QUIET, fontSize=11
+    )
+    return text.encode(x=alt.value(SIZE[0]), y=alt.value(0), text="note:N")
+
+
+def _caption(material: ReportData, fits: Sequence[Fit], outside: bool) -> str:
+    banded = any(fit.band for fit in fits if fit.form == PUBLISHED_FORM)
     return join(
-        f"Each point is an arm: {mean_said(material.n_seeds)}. Its label gives the heads layer by layer. Short lines: "
-        "seeds.",
-        "Curves are least-squares fits per scheme; n is the number of heads." if fits else "",
-        "Bands: 95 % bootstrap intervals over seeds for the published form (widened for few seeds)."
-        if any(fit.band for fit in published)
+        f"Each point is an arm, labelled by its heads per layer: {mean_said(material.n_seeds)}.",
+        f"Curves are least-squares fits per scheme{', with 95 % bootstrap bands over seeds' if banded else ''}."
+        if fits
         else "",
-        *(f"{', '.join(schemes).capitalize()} with {note}." for note, schemes in notes.items()),
-        f"The published form has a second minimum with a better fit: {listed(others)}." if others else "",
-        f"Hollow points are not used in a fit: {listed(outside)}." if fits and outside else "",
-        below_and_above(material, y),
+        "Hollow points are not used in a fit." if outside else "",
     )
 
 
@@ -245,11 +247,8 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
         title="Loss against trained parameters",
         caption=join(
             f"Each point is an arm: {mean_said(material.n_seeds)}.",
-            "The line interpolates the loss of plain models (no lane, full-rank matrices)."
-            if len(plain) > 1
-            else "No line is drawn, since fewer than two arms are plain models (no lane, full-rank matrices).",
-            "Hollow points: arms under a control." if any(row["control"] for row in points) else "",
-            below_and_above(material, y),
+            "The line interpolates the loss of plain models (no lane, full-rank matrices)." if len(plain) > 1 else "",
+            "Hollow points are arms under a control." if any(row["control"] for row in points) else "",
         ),
         chart=panel(layers, *SIZES_SIZE),
     )
@@ -298,12 +297,9 @@ def cost(material: ReportData) -> Figure | None:
         part="Cost",
         title=f"Time and memory against the number of {'heads' if by_heads else 'parameters'}",
         caption=join(
-            "Values are from a short timing of each arm, separate from training. Bars show the range of repeated "
-            "step times.",
-            busy(material),
+            f"Each arm was timed briefly, separate from training{_executed(material, arms)}.",
+            "Bars span the repeated step times.",
             "Memory excludes what the process used before the model was built.",
-            "All axes begin at 0, except that of parameters." if not by_heads else "The vertical axes begin at 0.",
-            _executed(material, arms),
         ),
         chart=grid(panels, 2, (40, 0)),
     )
@@ -364,4 +360,4 @@ def _executed(material: ReportData, arms: Sequence[ArmResults]) -> str:
         return ""
     *others, most = threads or [0]
     of_threads = f", {''.join(f'{n} or ' for n in others)}{counted(most, 'thread')}" if most else ""
-    return f"Timed on {', '.join(devices)}{of_threads}."
+    return f" (on {', '.join(devices)}{of_threads})"

@@ -72,10 +72,11 @@ def accuracies(material: ReportData) -> Figure | None:
         part="Outcome",
         title="Accuracy at the end of training",
         caption=join(
-            f"Each point is a seed's share of correct answers (up to {counted(material.n_seeds, 'seed')}). The ring is "
-            "the median.",
-            "Black line: the best accuracy that a model of this shape can have." if "best possible" in there else "",
-            "Grey line: accuracy of guessing." if "chance" in there else "",
+            f"Each point is a seed (up to {material.n_seeds}), and the ring is the median.",
+            "Black lines are the best accuracy that a model of this shape can have."
+            if "best possible" in there
+            else "",
+            "Grey lines are the accuracy of guessing." if "chance" in there else "",
         ),
         chart=chart,
     )
@@ -106,9 +107,9 @@ def by_kind(material: ReportData) -> Figure | None:
         part="Outcome",
         title="Accuracy by the number of hops",
         caption=join(
-            f"Share of correct answers at the end of training: mean over up to {counted(material.n_seeds, 'seed')}. "
+            f"Each point is the mean over up to {counted(material.n_seeds, 'seed')} at the end of training. "
             "Thin lines reach from the worst seed to the best.",
-            "Dashed: accuracy of a guess that uses only the number of hops, the position and its letter."
+            "The dashed line is the accuracy of a guess that uses only the number of hops, the position and its letter."
             if guesses
             else "",
         ),
@@ -158,9 +159,9 @@ def errors_by_heads(material: ReportData) -> Figure | None:
         part="Outcome",
         title="Error by the number of heads",
         caption=join(
-            "Mean squared error divided by the variance of the answers, at the end of training. Points: up to "
-            f"{counted(material.n_seeds, 'seed')}; lines join medians. The axis is logarithmic.",
-            "Rings: arms whose total number of heads is at least the number of targets."
+            "Mean squared error divided by the variance of the answers, at the end of training. Points are seeds (up "
+            f"to {material.n_seeds}), and lines join their medians.",
+            "Rings are arms with at least as many heads in all layers as targets."
             if any(r["enough"] for r in rows)
             else "",
         ),
@@ -170,7 +171,7 @@ def errors_by_heads(material: ReportData) -> Figure | None:
 
 def _errors(rows: list[Datum], colour: Any, heads: list[int]) -> list[Any]:
     x = Axis("heads", "heads of a layer", order=heads, ticks={"labelAngle": 0, "grid": False})
-    y = Axis("nmse", "error over variance", log=True, scale={"nice": True}, ticks={"format": "~e"})
+    y = Axis("nmse", "error over variance (log scale)", log=True, scale={"nice": True}, ticks={"format": "~e"})
     places: dict[tuple[str, int], list[Datum]] = {}
     for row in rows:
         places.setdefault((row["task"], row["heads"]), []).append(row)
@@ -219,7 +220,7 @@ def solved_map(material: ReportData) -> Figure | None:
             f"Share of each arm's seeds (up to {material.n_seeds}) that solve the task, and in brackets the best "
             "accuracy of any seed.",
             f"Tooltips in the HTML report give 95 % intervals, simultaneous for {counted(n_arms, 'arm')}.",
-            "Dashed frames: by theory, no model of this shape can solve the task." if bounded else "",
+            "In dashed frames, theory says that no model of this shape can solve the task." if bounded else "",
         ),
         chart=_panels(rows),
     )

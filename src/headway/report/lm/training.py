@@ -30,7 +30,7 @@ from headway.report.charts.figure import (
 from headway.report.charts.intervals import ENDS, SEEDS, mean_said, over_seeds
 from headway.report.charts.lines import Axis, band_said, keyed, keyed_rules, line_bands, rule
 from headway.report.charts.page import Row, Table
-from headway.report.experiment.data import ArmResults, ReportData, arm_styles, colours_of, per_seed, training_curve
+from headway.report.experiment.data import ArmResults, ReportData, arm_styles, colours_of, training_curve
 from headway.report.experiment.laboratory import Statement
 from headway.report.lm.common import declared, references_within, values
 from headway.stats.lm.claim_verdicts import PrunedAtOnce, pruned_at_once
@@ -40,6 +40,7 @@ POINTS = 150
 
 LATE = 0.4
 """The second row shows training from this share of its steps on."""
+ENLARGED = f"from {100 * LATE:.0f} % of training on, enlarged"
 
 
 def learning(material: ReportData) -> Figure | None:
@@ -66,8 +67,7 @@ def learning(material: ReportData) -> Figure | None:
     ]
     if zooms:
         x, y = replace(x, scale={"nice": False, "zero": False}), replace(y, domain=_near(late), log=False)
-        panels += [panel(_curves(material, late, arms, x, y, style), width, 260, "") for arms in columns.values()]
-    alone = [arm.label for arm in material.arms if several and arm.shown.run.group is None]
+        panels += [panel(_curves(material, late, arms, x, y, style), width, 260, ENLARGED) for arms in columns.values()]
     return Figure(
         name="learning",
         part="Training",
@@ -75,15 +75,8 @@ def learning(material: ReportData) -> Figure | None:
         caption=join(
             f"Loss on {_sequences(material)}.",
             band_said(material.n_seeds),
-            f"Each group has a column, which also shows {listed(alone)}." if alone else "",
-            f"{'Below' if several else 'Right'}: the same curves from {100 * LATE:.0f} % of training on, enlarged."
-            if zooms
-            else "",
             "Arms that are initialised from others show only their own training."
             if any(arm.shown.run.spec.initial_run for arm in material.arms)
-            else "",
-            f"Curves are thinned to at most {POINTS} points."
-            if any(len(per_seed(arm, METRIC)[0]) > POINTS for arm in material.arms)
             else "",
         ),
         chart=grid(panels, max(len(columns), 2)),
@@ -120,7 +113,7 @@ def _sequences(material: ReportData) -> str:
         return "the same held-out sequences"
     ((during, final),) = counts
     rest = "all" if final is None else f"{final:,}"
-    return f"the same {during:,} held-out sequences; the final evaluation uses {rest} sequences"
+    return f"the same {during:,} held-out sequences (final evaluation: {rest} sequences)"
 
 
 def _ends(rows: Rows, references: Iterable[float]) -> list[float]:
@@ -176,17 +169,17 @@ _MUCH = 0.01
 """A share of the loss."""
 _KEPT = "heads kept (%)"
 _METHODS = {
-    "random": (QUIET, (4, 3), "heads drawn at random"),
-    "magnitude": (ARM_COLOURS[7], SOLID, "smallest norm of W_V W_O"),
-    "output": (ARM_COLOURS[5], SOLID, "smallest output"),
-    "alike": (ARM_COLOURS[1], SOLID, "of the two most similar heads, the one with the smaller output"),
-    "alike-either": (ARM_COLOURS[1], (4, 3), "either of the two most similar heads, at random"),
-    "taylor": (ARM_COLOURS[0], SOLID, "Michel's importance"),
-    "ablation": (ARM_COLOURS[2], SOLID, "the exact effect of each head"),
-    "gates": (ARM_COLOURS[3], SOLID, "learned gates with an L0 penalty"),
-    "budget": (ARM_COLOURS[4], SOLID, "learned gates with a relaxed top-k"),
+    "random": ("random heads", QUIET, (4, 3)),
+    "magnitude": ("magnitude (norm of W_V W_O)", ARM_COLOURS[7], SOLID),
+    "output": ("output (norm of the output)", ARM_COLOURS[5], SOLID),
+    "alike": ("alike (weaker of the most similar two)", ARM_COLOURS[1], SOLID),
+    "alike-either": ("alike-either (one of these two at random)", ARM_COLOURS[1], (4, 3)),
+    "taylor": ("taylor (Michel's importance)", ARM_COLOURS[0], SOLID),
+    "ablation": ("ablation (exact effect)", ARM_COLOURS[2], SOLID),
+    "gates": ("gates (learned, L0 penalty)", ARM_COLOURS[3], SOLID),
+    "budget": ("budget (learned, relaxed top-k)", ARM_COLOURS[4], SOLID),
 }
-"""The colour, dashes and rule of each method; those that draw are dashed: random heads, the floor of the others, and
+"""The name, colour and dashes of each method; those that draw are dashed: random heads, the floor of the others, and
 either of two."""
 
 
@@ -199,23 +192,21 @@ def against_kept(material: ReportData) -> Figure | None:
         return None
     methods = [method for method in _METHODS if shares[method]]
     rows = [
-        {"what": method, "x": 100 * kept, **over_seeds(rises, "rise"), "seeds": len(rises)}
+        {"what": _METHODS[method][0], "x": 100 * kept, **over_seeds(rises, "rise"), "seeds": len(rises)}
         for method in methods
         for kept, rises in [
             (1.0, [0.0]),
             *((one.kept, list(one.rises.values())) for one in last if one.method == method),
         ]
     ]
-    styles = [(method, *_METHODS[method][:2]) for method in methods]
+    styles = [_METHODS[method] for method in methods]
     return Figure(
         name="pruned",
         part="Outcome",
         title="Rise of the loss after pruning",
         caption=join(
-            "Each point is a pruned model without further training, evaluated on the same held-out sequences. The "
-            "rise is relative to the unpruned model of the same seed.",
-            f"Lines: {mean_said(material.n_seeds)}.",
-            "Pruning criteria: " + "; ".join(f"{method}: {_METHODS[method][2]}" for method in methods) + ".",
+            "Rise of the loss over the unpruned model of the same seed, without further training.",
+            f"Each point is {mean_said(material.n_seeds)}.",
         ),
         chart=_pruned_lines(rows, styles),
     )
@@ -282,10 +273,10 @@ def lane_use(material: ReportData) -> Figure | None:
         part="Data lane",
         title="The lane's share of the stream",
         caption=join(
-            "The lane's share of the stream's squared norm, averaged over tokens, before each layer and before the "
-            "final norm. Grey: the lane's share of the width.",
-            f"Above: the end of training, {mean_said(material.n_seeds)}.",
-            f"Below: during training, seed {' or '.join(sorted({str(arm.shown.seed) for arm in over}))}."
+            "The lane's share of the stream's squared norm, averaged over tokens.",
+            f"Each point is {mean_said(material.n_seeds)}.",
+            f"Curves over training are of seed {' or '.join(sorted({str(arm.shown.seed) for arm in over}))}, and grey "
+            "lines are the lane's share of the width."
             if over
             else "",
         ),

@@ -95,9 +95,8 @@ def circuit_losses(found: Ablation) -> Figure | None:
         name="circuit",
         part="The circuit",
         title=f"Loss with {listed(map(named, one.heads))} alone",
-        caption="All heads outside a circuit are ablated, by one of three methods. Thick: 95 % interval over "
-        f"sequences. Thin lines: {random_circuits_said(one)}. A good circuit alone has nearly "
-        "the loss of the whole model.",
+        caption="All heads outside a circuit are ablated. Thick lines are 95 % intervals over sequences, and thin "
+        f"lines are {random_circuits_said(one)}. A good circuit alone has nearly the loss of the whole model.",
         chart=grid(panels, 3, (14, 0)),
     )
 
@@ -194,11 +193,9 @@ def head_intervals(found: Ablation) -> Figure:
     order = sorted(np.argsort(-size)[:MOST].tolist(), key=lambda at: -mean[at])
     left_out = len(names) - len(order)
     caption = join(
-        "Change of the loss, in nats per token, when a head is ablated by one of three methods. Right of 0, the loss "
-        "rises without the head.",
-        f"Thick: 95 % interval over sequences; thin: simultaneous interval for {counted(len(names), 'head')}. "
-        f"Dotted: {MATTERS} nats, beyond which a head matters.",
-        f"Only in the table: {counted(left_out, 'head')} with smaller effects." if left_out else "",
+        f"Right of 0, the loss rises without the head; beyond the dotted lines ({MATTERS} nats), the head matters.",
+        "Thick lines are 95 % intervals over sequences; thin lines are simultaneous for all heads.",
+        f"Only the table shows {counted(left_out, 'head')} with smaller effects." if left_out else "",
     )
     return Figure(
         name="effects",
@@ -221,15 +218,11 @@ def pair_intervals(found: Ablation) -> Figure | None:
     }
     mean = pairs.mean("mean")
     order = sorted(range(len(names)), key=lambda at: -mean[at])
-    alike = [f"{name} ({cosine:.2f})" for name, why, cosine in zip(names, pairs.why, pairs.cosine, strict=True)
-             if why == "alike"]  # fmt: skip
-    caption = join(
-        "Change of the loss without both heads, minus the changes without each alone, in nats per token. Right of 0: "
-        "the heads are redundant; left of 0: they work together.",
-        f"Thick: 95 % interval over sequences; thin: simultaneous interval for {counted(len(names), 'pair')}.",
-        "Measured pairs: heads that matter most or that matter more when others are ablated"
-        + (f", and heads with the most similar outputs (cosine): {', '.join(alike)}." if alike else "."),
-    )  # fmt: skip
+    caption = (
+        "Change of the loss without both heads, minus the changes without each alone. Right of 0, the heads are "
+        "redundant; left of 0, they work together. Thick lines are 95 % intervals over sequences; thin lines are "
+        "simultaneous for all pairs."
+    )
     return Figure(
         name="interactions",
         part="Pairs",
@@ -244,8 +237,10 @@ def _joined(of_layers: Sequence[np.ndarray]) -> np.ndarray:
 
 
 ESTIMATES = {
-    "michel": "Michel's importance", "first-order": "first-order estimate", "integrated": "integrated gradient",
-}  # fmt: skip
+    "michel": "Michel's importance",
+    "first-order": "first-order estimate",
+    "integrated": "integrated gradient",
+}
 _WIDE, _HIGH = 250, 190
 
 
@@ -262,15 +257,16 @@ def estimates(found: Ablation) -> Figure | None:
             of = {"michel": michel, "first-order": found.first_order[kind].flat()}
             values = of.get(name, found.integrated[kind].flat())
             title = _title(found, kind, name)
-            panels.append(_panel_estimates(names, exact[kind], values, said, title, diagonal=name != "michel"))
+            panels.append(
+                _panel_estimates(names, exact[kind], values, said, title, diagonal=name != "michel"),
+            )
     return Figure(
         name="estimates",
         part="Estimates",
         title="Cheap estimates against exact effects",
-        caption="Horizontal: exact change of the loss without the head, in nats per token; vertical: its estimate; "
-        "dashed: both are equal. Michel's importance has no sign, so its ranks are also compared with absolute "
-        "effects. If no head has a clear effect, no rank correlation is given. Integrated gradients attribute the "
-        "joint effect of all heads to single heads.",
+        caption="On a dashed line, the estimate equals the exact change of the loss without the head, in nats per "
+        "token. Michel's importance has no sign, so its ranks are also compared with absolute effects. A panel "
+        "without a clear effect of any head has no rank correlation.",
         chart=grid(panels, len(KINDS), (26, 18)),
     )
 
@@ -342,7 +338,7 @@ def _together(found: Ablation) -> str:
 def figures(found: Ablation) -> tuple[Figure, ...]:
     """The grid of mean ablation, effects with intervals, a circuit, pairs, and estimates against exact effects."""
     mattering = _heads_that_matter(found)
-    framed = "Orange: the heads that matter." if mattering else ""
+    framed = "Orange frames are the heads that matter." if mattering else ""
     every = [
         atlas(
             found.scores,
@@ -351,9 +347,7 @@ def figures(found: Ablation) -> tuple[Figure, ...]:
             name="effects-atlas",
             part=OPENING,
             title="Change of the loss without each head",
-            caption=join(
-                "Values are in nats per token, with each head replaced by its mean. Red: the loss rises.", framed
-            ),
+            caption=join("Values are in nats per token, with each head replaced by its mean.", framed),
             marked=mattering,
         ),
         head_intervals(found),

@@ -67,8 +67,7 @@ def site_maps(found: PatchedModel) -> Figure | None:
         part=OPENING,
         title="Share restored by each head",
         caption="The share of the metric's difference that one head restores, when its activation on the clean text is "
-        "patched into the corrupted run. Below 0: the difference grows. Shares need not add up to 100 %."
-        + (" Each share is the sum over positions." if patching.effects[next(iter(shares))].ndim > 2 else ""),
+        "patched into the corrupted run. Below 0, the difference grows. Shares need not add up to 100 %.",
         chart=grid(panels, _ACROSS, (22, 22)),
     )
 
@@ -89,16 +88,15 @@ def position_map(found: PatchedModel, site: PatchSite) -> Figure | None:
     colour = _restored(float(np.abs(share[order]).max()) or 1.0)
     cells = head_map(rows, x, y, colour, shown=["head:N", "token:N", "at:O", ("restored:Q", ".1%")])
     left_out = len(share) - len(order)
-    alike = ", or the number of a position at which pairs differ" if len(found.patching.clean) > 1 else ""
     return Figure(
         name=f"patched-{site}-by-position",
         part="Positions",
         title=f"Share restored at each position: {SITES[site]}",
         caption=(
-            f"Columns: tokens of the corrupted text{alike}. Each cell patches the head's {SITES[site]} from the clean "
-            "text at this position only. For keys and values, positions are key positions."
-        )
-        + (f" Not drawn: {counted(left_out, 'head')} with smaller shares." if left_out else ""),
+            f"Each cell patches the head's {SITES[site]} from the clean text at one position of the corrupted text."
+            + (" A number stands for a position at which pairs differ." if len(found.patching.clean) > 1 else "")
+            + (f" Not drawn: {counted(left_out, 'head')} with smaller shares." if left_out else "")
+        ),
         chart=panel([cells], min(WIDTH - 160, 26 * len(found.positions)), 18 * len(heads)),
     )
 
@@ -124,8 +122,8 @@ def patterns(found: PatchedModel) -> Figure:
             else "Attention pattern of the head with the largest effect"
         )
         + (", on the first pair" if len(found.patching.clean) > 1 else ""),
-        caption="Attention weights: rows are queries, columns are keys; white is 0, dark is "
-        "1." + (" Above: the head that writes. Below: the head that reads." if of_path else ""),
+        caption="Rows are queries and columns are keys, from white (attention weight 0) to dark (1)."
+        + (" The head above writes, and the head below reads." if of_path else ""),
         chart=grid(panels, 2, (24, 18)),
     )
 
@@ -171,17 +169,16 @@ def restored_intervals(found: Patching) -> Figure | None:
         SITES[site]: np.column_stack([share, found.restored_interval(site), found.corrected_interval(site)])
         for site, share in shares.items()
     }
-    n, left_out = len(found.heads), len(found.heads) - len(order)
+    left_out = len(found.heads) - len(order)
     return Figure(
         name="patched-intervals",
         part="Intervals",
         title="Share restored by each head, with intervals",
         caption=join(
-            "The share of the metric's difference that each head restores. "
-            f"Thick: 95 % interval over {counted(len(found.clean), 'pair')} of texts; thin: simultaneous interval for "
-            f"{counted(n, 'head')}. Dotted: {100 * MATTERS:.0f} %, beyond which a head is named.",
-            "Each share is the sum over positions." if next(iter(found.effects.values())).ndim > 2 else "",
-            f"Only in the table: {counted(left_out, 'head')} with smaller shares." if left_out else "",
+            f"Thick lines are 95 % intervals over {counted(len(found.clean), 'pair')} of texts; thin lines are "
+            f"simultaneous for all heads. Beyond the dotted lines ({100 * MATTERS:.0f} %), Headway names a "
+            "head.",
+            f"Only the table shows {counted(left_out, 'head')} with smaller shares." if left_out else "",
         ),
         chart=interval_panels(
             [named(head) for head in found.heads],
@@ -207,8 +204,8 @@ def head_path_maps(found: HeadPaths) -> Figure | None:
         part="Paths",
         title="Direct effects between heads",
         caption=join(
-            "Rows: the head that writes, patched from the clean text. Columns: the later head that reads this "
-            "output into its queries, keys or values. All other activations stay corrupted.",
+            "Rows are heads patched from the clean text, and columns are later heads whose queries, keys or values "
+            "read their output. All other activations stay corrupted.",
             thinned,
         ),
         chart=chart,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import capital, counted, decimal, join, listed, number
+from headway.base.text import capital, decimal, join, number
 from headway.config.head_metrics import REPEATED
 from headway.config.metrics import metric_name
 from headway.heads.findings import COMPOSITIONS
@@ -39,10 +39,9 @@ def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | 
         part="Composition",
         title="How heads compose",
         caption=join(
-            "Rows: earlier heads. Columns: later heads, whose queries, keys or values read the earlier head's output. "
-            "Composition score: Frobenius norm of the product of both circuits, divided by the product of their norms "
-            f"(about {decimal(found.null)} for unrelated circuits). Headway names a pair only if the earlier head also "
-            "contributes to the later head's score or output on the text.",
+            "Rows are earlier heads, and columns are later heads whose queries, keys or values read their output. "
+            "The score is the norm of the product of both circuits, divided by the product of their norms "
+            f"(unrelated circuits: about {decimal(found.null)}).",
             thinned,
         ),
         chart=chart,
@@ -121,12 +120,12 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
     scale, _ = colours(score.declared.unit, [of_pairs(value) for value in maps.values()])
     colour = valued("value", scale, name, format=".2~g")
     panels = [_map_of_layer(maps[attention], kept[attention], labels[attention], side, colour) for attention in maps]
-    alone = [labels[attention] for attention, value in drawn.items() if len(value) == 1]
     caption = join(
         f"{capital(score.declared.sentence)}.",
-        "Each cell is a pair of different heads of one layer.",
-        _thinned(maps, kept, labels),
-        f"{listed(alone)} {'has' if len(alone) == 1 else 'have'} one head and therefore no pairs." if alone else "",
+        f"Thinned: at most {limit} heads of a layer are drawn, evenly spaced."
+        if any(len(value) > limit for value in maps.values())
+        else "",
+        "Layers with one head have no pairs." if any(len(value) == 1 for value in drawn.values()) else "",
     )
     return Figure(
         name=f"pairs-{score.metric.replace('_', '-')}",
@@ -135,18 +134,6 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
         caption=caption,
         chart=grid(panels, columns, (14, 14)),
     )
-
-
-def _thinned(maps: Mapping[str, np.ndarray], kept: Mapping[str, list[int]], labels: Mapping[str, str]) -> str:
-    cut = {labels[name]: (len(kept[name]), len(value)) for name, value in maps.items() if len(kept[name]) < len(value)}
-    if not cut:
-        return ""
-    if len(set(cut.values())) == 1 and len(cut) > 2:
-        (few, many), n = next(iter(cut.values())), len(cut)
-        drawn = f"in {counted(n, 'layer')}, {few} of {many} heads are drawn, evenly spaced"
-        return f"Thinned: {drawn}; means use all heads."
-    each = listed(f"{few} of {label}'s {many} heads" for label, (few, many) in cut.items())
-    return f"Thinned: {each} are drawn, evenly spaced; means use all heads."
 
 
 def _map_of_layer(value: np.ndarray, kept: list[int], label: str, side: int, colour: Any) -> Any:
@@ -243,7 +230,7 @@ def opening(xray: XRay) -> Figure | None:
         name="atlas-first",
         part=OPENING,
         title=f"Every head: {metric_name(metric)}",
-        caption="Orange: the heads named above." if marked else "",
+        caption="Orange frames are the heads named above." if marked else "",
         marked=marked,
     )
 

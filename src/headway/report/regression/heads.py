@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import join, span
+from headway.base.text import join
 from headway.config.regression import IclRun, Identity, OneLayer, RegressionTask, Stack
 from headway.config.spec import thinned
 from headway.icl.circuits import circuits
@@ -76,11 +76,6 @@ def dead_heads(run: Finished) -> int:
     return int((steps < DEAD * steps.sum(axis=0)).reshape(len(steps), -1).all(axis=1).sum())
 
 
-def dead_said(counts: Iterable[str]) -> str:
-    """Return a sentence on numbers of dead heads."""
-    return f"Dead heads (each below {100 * DEAD:g} % of the sum of |mu w| over heads): {', '.join(counts)}."
-
-
 POINTS = 120
 OTHERS = 4
 """Further seeds that are drawn faintly, at most."""
@@ -123,7 +118,9 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
         "detail": "seed:N",
     }
     name = quantity if spec.task.d_y == 1 else f"{quantity}, output {output + 1}"
-    x = step_axis(spec.probes.every, spec.training.steps, title="training step" if row == rows[-1] else None)
+    x = step_axis(
+        spec.probes.every, spec.training.steps, title="training step (log scale)" if row == rows[-1] else None
+    )
     # Every y axis takes the same room, so that panels stand in columns.
     y = Axis("value", name, ticks={"minExtent": 34, "tickCount": 5})
 
@@ -172,21 +169,13 @@ def _theory(arm: ArmResults) -> Iterator[Datum]:
 def _caption(arms: list[ArmResults]) -> str:
     seeds = sorted({arm.shown.seed for arm in arms})
     others = max(len(arm.runs) for arm in arms) - 1
-    theory = [arm.label for arm in arms if _has_theory(arm)]
-    longest = max(len(arm.shown.series("w")[0]) for arm in arms)
     return join(
-        "Each line is a head, in the same colour in every figure. w: mean diagonal entry of the x block of the QK "
-        "circuit; mu: the y entry of the OV circuit.",
-        f"Strong lines: seed {' or '.join(map(str, seeds))}"
-        + (f"; faint lines: other seeds ({min(others, OTHERS)} of {others})." if others else "."),
-        "The order and the signs of heads are arbitrary, so seeds are not averaged." if others else "",
-        f"Dashed ({', '.join(theory)}): mu*(w), the mu that minimises the theory's effective loss at the current w "
-        "(left out for very small w)."
-        if theory
+        "Each head has w, the mean diagonal entry of the QK circuit's x block, and mu, the y entry of the OV circuit.",
+        f"Strong lines are seed {' or '.join(map(str, seeds))}"
+        + (f", and faint lines are other seeds ({min(others, OTHERS)} of {others})." if others else "."),
+        "Dashed lines are the mu that minimises the theory's effective loss at the current w."
+        if any(map(_has_theory, arms))
         else "",
-        dead_said(f"{arm.label} {span(map(dead_heads, arm.runs))} of {declared(arm).model.n_heads}" for arm in arms),
-        f"The step axis is linear up to {declared(arms[0]).probes.every:,} and logarithmic beyond.",
-        f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",
     )
 
 
@@ -194,7 +183,7 @@ CIRCUIT_MAPS_COLUMNS = 8
 COLOURS = ("#174a86", "#6ea6d0", "#ffffff", "#ef9a7e", "#a01528")
 """Colours from the most negative entry over zero to the most positive one."""
 
-PALE = " The y column is pale: it is never used or trained, since the query's y is 0."
+PALE = " The pale y column is never used or trained, since the query's y is 0."
 
 Tiles = dict[tuple[str, str], np.ndarray]
 """Maps by the titles of their row and column."""
@@ -229,10 +218,9 @@ def final_circuits(arm: ArmResults) -> Figure:
         part="Heads",
         title=f"QK and OV circuits at the end of training: {arm.label}",
         caption=join(
-            f"Seed {arm.shown.seed}. Above, QK: rows are keys, columns are queries."
-            f"{PALE * has_one_layer(arm)} Below, OV: what a key's token adds to the output.",
+            "QK (above) has keys in rows and queries in columns. OV (below) is what a key's token adds to the output "
+            f"(seed {arm.shown.seed}).{PALE * has_one_layer(arm)}",
             "The OV of every layer is multiplied by the final map." if isinstance(declared(arm).model, Stack) else "",
-            "All QK maps share one colour scale, and all OV maps another; 0 is white. A line separates x from y.",
         ),
         chart=grid(grids, 1, (16, 16)).resolve_scale(color="independent"),
     )
@@ -259,8 +247,7 @@ def circuit_steps(arm: ArmResults) -> Figure | None:
         name=f"steps-{arm.name}",
         part="Heads",
         title=f"QK circuits during training: {arm.label}",
-        caption=f"Seed {arm.shown.seed}. Each row is a head, each column a probed step. All maps share one "
-        f"scale, centred at 0. A line separates the x block from y.{PALE * untrained}",
+        caption=f"Each map is the QK circuit of a head of seed {arm.shown.seed} at a probed step.{PALE * untrained}",
         chart=_maps(tiles, task, _coordinates(task), size, legend="QK", largest=largest, pale=untrained),
     )
 

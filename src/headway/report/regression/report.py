@@ -24,8 +24,7 @@ ERROR = OutcomeMeasure(
     title="Final error",
     sentence="Mean squared error on the fixed evaluation prompts, at the prompt length of training.",
     references=ESTIMATORS,
-    ticks="Ticks: untrained estimators on the same prompts (GD: one step of gradient descent).",
-    one_seed="One seed: a point per arm; the bar is its 95 % interval over prompts.",
+    one_seed="Each point is one seed, and its bar is the 95 % interval over prompts.",
 )
 
 FINAL = {
@@ -139,7 +138,7 @@ def _heads_of(arm: ArmResults, run: Finished) -> Table:
         )
         for head in range(n_heads)
     ]
-    dead = heads.dead_said([f"{heads.dead_heads(run)} of {n_heads}"])
+    dead = f"{heads.dead_heads(run)} of {n_heads} heads are dead (below {100 * heads.DEAD:g} % of the summed |mu w|)."
     caption = join(dead, "" if task.d_y == 1 else PER_OUTPUT)
     return Table(columns=("head", *HEADS.values()), rows=rows, caption=caption)
 

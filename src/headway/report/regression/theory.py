@@ -56,8 +56,8 @@ def proportional(material: ReportData) -> Figure | None:
     ]
     palette = {name: colour for name, (_, colour, _) in LIMITS.items()} | colours_of(arms)
     colour = colours_of_column("what", palette, "stroke", orient="right")
-    x = Axis("ratio", "d / L", log=True)
-    y = Axis("risk", "risk ÷ variance of beta·x", log=True, scale={"nice": True})
+    x = Axis("ratio", "d / L (log scale)", log=True)
+    y = Axis("risk", "risk ÷ variance of beta·x (log scale)", log=True, scale={"nice": True})
     shown, layers = ["what:N", "ratio:Q", "risk:Q"], []
     for what, (risk, _, dash) in LIMITS.items():
         rows = [{"what": what, "ratio": ratio, "risk": risk(float(ratio), noise)} for ratio in RATIOS]
@@ -70,10 +70,9 @@ def proportional(material: ReportData) -> Figure | None:
         part="Theory",
         title="Risk when d and L grow together",
         caption=join(
-            "Lines: limits when the dimension d and the prompt length L are large, at a fixed ratio. "
+            "Lines are the limits for a large dimension d and prompt length L, at a fixed ratio. "
             f"The noise variance is {noise:.3g} times the signal variance, also on the query.",
-            "Rings: final errors of the arms (mean over seeds), at finite d and L." if arms else "",
-            "Both axes are logarithmic.",
+            "Rings are the final errors of the arms (means over seeds), at finite d and L." if arms else "",
         ),
         chart=panel(layers, WIDTH - 420, 260),
     )
@@ -122,7 +121,7 @@ def second_head(material: ReportData) -> Figure | None:
     if not worths:
         return None
     dimensions = sorted({worth.task.d_x for worth in worths})
-    palette = {f"d = {d}": arm_colour(at) for at, d in enumerate(dimensions)}
+    palette = {_named(d): arm_colour(at) for at, d in enumerate(dimensions)}
     colour = colours_of_column("dimension", palette, "stroke", orient="right")
     x = Axis("length", "prompt length over dimension, L / d", log=True, scale={"padding": 12})
     y = Axis("worth", "error of one head ÷ error of two", scale={"zero": False})
@@ -135,19 +134,15 @@ def second_head(material: ReportData) -> Figure | None:
         *points_with_intervals(rows, x, y, colour, up=ENDS, thick=2, size=70, shown=shown),
     ]
     unknown = all(math.isnan(worth.low) for worth in worths)
-    interval = "; fewer than six give no interval" if unknown else " with its 95 % interval"
-    limits = ", ".join(f"{worth_in_the_limit(d):.2f} for d = {d}" for d in dimensions)
+    interval = "" if unknown else ", with its 95 % interval"
     return Figure(
         name="second-head",
         part="Outcome",
         title="Benefit of a second head",
         caption=join(
-            "Points: error of one head divided by the error of two heads, the median over up to "
-            f"{counted(max(worth.seeds for worth in worths), 'seed')}{interval}.",
-            "Lines: the ratio of the lowest exact risks of one and of two heads, simulated with fixed draws.",
-            "Dashed: the prediction of the effective loss (an approximation), which is the same for all d and tends to "
-            "e = 2.72.",
-            f"For long prompts, the exact ratio tends to {limits}, and to e only for large d.",
+            f"Points are medians over up to {counted(max(worth.seeds for worth in worths), 'seed')}{interval}. "
+            "Solid lines are the ratio of the lowest exact risks, simulated with fixed draws.",
+            "The dashed line is the prediction of the effective loss, an approximation that tends to e for all d.",
         ),
         chart=panel(layers, WIDTH - 320, 340),
     )
@@ -242,9 +237,13 @@ def _theory(d_x: int, n_pairs: int) -> tuple[float, float]:
     return exact_worth(task, min(10_000, max(1_000, ENTRIES // n_pairs))), effective_worth(task)
 
 
+def _named(d_x: int) -> str:
+    return f"d = {d_x} (long prompts: {worth_in_the_limit(d_x):.2f})"
+
+
 def _row(worth: Worth) -> Datum:
     return {
-        "dimension": f"d = {worth.task.d_x}",
+        "dimension": _named(worth.task.d_x),
         "length": worth.task.n_pairs / worth.task.d_x,
         "pairs": worth.task.n_pairs,
         "worth": worth.found,

@@ -1,13 +1,13 @@
 """Figures of errors: over training, and against the length of the prompt, shorter and longer than in training."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from headway.base.text import counted, join, number, span
+from headway.base.text import join
 from headway.report.charts.figure import ESTIMATORS, WIDTH, Datum, Figure, LineStyle, Rows, grid, panel
 from headway.report.charts.intervals import strip
 from headway.report.charts.lines import Axis, band_said, keyed, keyed_rules, line_bands, rule, step_axis
@@ -20,6 +20,7 @@ POINTS = 200
 REFERENCES = ("gd_best", "debiased_gd_best", "preconditioned_gd", "ridge")
 """Estimators in the figures of all arms; the figure per arm has all there are."""
 
+ERROR = "mean squared error (log scale)"
 PANELS = {"train_mse": "training loss", "eval_mse_adjusted": "validation loss"}
 
 
@@ -36,10 +37,12 @@ def loss(material: ReportData) -> Figure | None:
         rows["eval_mse_adjusted"] = [row for arm in material.arms for row in _with_luck(arm)]
     every = [row for curves in rows.values() for row in curves]
     low, high = min(row["low"] for row in every), max(row["high"] for row in every)
-    references, below = _references(material, low)
+    references = _references(material, low)
     low = min([low, *(mse for _, mse in references)])
     x = step_axis(_first(material), max(row["step"] for row in every))
-    y = Axis("mse", "mean squared error", domain=[low / 1.05, high * 1.05], log=True, ticks={"tickCount": 6})
+    y = Axis(
+        "mse", "mean squared error (log scale)", domain=[low / 1.05, high * 1.05], log=True, ticks={"tickCount": 6}
+    )
     arms = solid_lines(material.arms)
     style = keyed("what", [*arms, *(style for style, _ in references)])
     panels = []
@@ -54,7 +57,7 @@ def loss(material: ReportData) -> Figure | None:
         name="loss",
         part="Training",
         title="Training and validation loss",
-        caption=_caption(material, rows, below),
+        caption=_caption(material),
         chart=grid(panels, 2),
     )
 
@@ -85,36 +88,23 @@ def _first(material: ReportData) -> int:
     return min(declared(arm).evaluation.every for arm in material.arms)
 
 
-def _references(material: ReportData, low: float) -> tuple[list[tuple[LineStyle, float]], list[str]]:
-    """The estimators' errors and how their rules look, and a sentence's end for those far below everything else."""
+def _references(material: ReportData, low: float) -> list[tuple[LineStyle, float]]:
+    """The estimators' errors and how their rules look, without those far below everything else."""
     if not material.one_task:
-        return [], []
+        return []
     baselines = material.baselines(material.arms[0])
     errors = {name: baselines[name]["mse"] for name in REFERENCES if "mse" in baselines.get(name, {})}
-    drawn = [(ESTIMATORS[name], mse) for name, mse in errors.items() if mse > low / 4]
-    return drawn, [f"{ESTIMATORS[name][0]} ({number(mse, 3)})" for name, mse in errors.items() if mse <= low / 4]
+    return [(ESTIMATORS[name], mse) for name, mse in errors.items() if mse > low / 4]
 
 
-def _caption(material: ReportData, rows: dict[str, Any], below: list[str]) -> str:
-    longest = max(len(per_seed(arm, metric)[0]) for arm in material.arms for metric in rows)
+def _caption(material: ReportData) -> str:
     evaluation = declared(material.arms[0]).evaluation
     luck = any(len(per_seed(arm, "eval_mse_adjusted_se")[0]) for arm in material.arms)
     return join(
-        "Left: mean squared error on fresh training prompts, averaged since the last logged step. "
-        f"Right: the error on {evaluation.prompts_during:,} fixed prompts, adjusted for the error of debiased GD on "
-        "the same prompts. "
-        f"Points: the final evaluation on {evaluation.prompts:,} prompts."
-        if len(rows) == 2
-        else f"The {' and '.join(PANELS[m] for m in rows)}.",
-        "" if material.n_seeds == 1 and luck else band_said(material.n_seeds),
-        "Bands on the right also include the 95 % interval over prompts." if luck else "",
-        "Dashed lines: untrained estimators (GD: one step of gradient descent) on the prompts of the final evaluation."
-        if material.one_task
-        else "",
-        f"Below the axis: {', '.join(below)}." if below else "",
-        "Lines differ in width, so that lines that coincide stay visible." if len(material.arms) > 1 else "",
-        f"The error axis is logarithmic, and so is the step axis beyond {_first(material):,}.",
-        f"Curves are thinned to at most {POINTS} points." if longest > POINTS else "",
+        f"The validation loss is on {evaluation.prompts_during:,} fixed prompts, adjusted for the error of debiased GD "
+        "on these prompts; points are the final evaluation.",
+        band_said(material.n_seeds),
+        "Bands of the validation loss include the 95 % interval over prompts." if luck else "",
     )
 
 
@@ -147,17 +137,10 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
         part="Prompt length",
         title="Error against prompt length, with untrained estimators",
         caption=join(
-            f"Seed {' or '.join(sorted({str(arm.shown.seed) for arm in arms}))}; all curves on the same prompts.",
-            "The kernel estimator uses only w and mu of each head (see section Heads)."
-            if any("kernel" in _curve(a) for a in arms)
-            else "",
-            "GD is one step of gradient descent. The curve of least squares is a median, since its mean does not exist "
-            "at some lengths."
-            if len(styles) > len(arms) + 1
-            else "",
-            "Bands: 95 % bootstrap intervals over the prompts. The vertical line marks the prompt length of training.",
-            "Both axes are logarithmic.",
-            _leaving((drawn[arm.name], declared(arm).task.n_pairs) for arm in arms),
+            f"Curves are of seed {' or '.join(sorted({str(arm.shown.seed) for arm in arms}))}, with 95 % bootstrap "
+            "intervals over the prompts.",
+            "The kernel estimator uses only w and mu of each head." if any("kernel" in _curve(a) for a in arms) else "",
+            "The vertical line marks the prompt length of training.",
         ),
         chart=grid(panels, columns),
     )
@@ -179,14 +162,8 @@ def lengths(material: ReportData) -> Figure | None:
         part="Prompt length",
         title="Error against prompt length",
         caption=join(
-            f"Each line is an arm: the mean over {counted(material.n_seeds, 'seed')}. Bands reach from the smallest "
-            "to the largest value over seeds."
-            if material.n_seeds > 1
-            else "Each line is an arm with one seed. Bands are 95 % bootstrap intervals over the prompts.",
-            "Lines differ in width, so that lines that coincide stay visible." if len(arms) > 1 else "",
+            band_said(material.n_seeds) or "Bands are 95 % bootstrap intervals over the prompts.",
             "The vertical line marks the prompt length of training.",
-            "Both axes are logarithmic.",
-            _leaving([(rows, declared(arms[0]).task.n_pairs)]),
         ),
         chart=_panel({declared(arm).task.n_pairs for arm in arms}, rows, styles, (WIDTH - 60, 360), nested=True),
     )
@@ -210,8 +187,8 @@ def _panel(
     title: str | None = None,
 ) -> Any:
     floor, high = _floor(rows), max(row["high"] for row in rows)
-    x = Axis("n_pairs", "pairs in the prompt", log=True, ticks={"format": "d", "tickCount": 8})
-    y = Axis("mse", "mean squared error", domain=[floor, high * 1.2], log=True, ticks={"tickCount": 6})
+    x = Axis("n_pairs", "pairs in the prompt (log scale)", log=True, ticks={"format": "d", "tickCount": 8})
+    y = Axis("mse", ERROR, domain=[floor, high * 1.2], log=True, ticks={"tickCount": 6})
     shown = ["what:N", "n_pairs:Q", "mse:Q", "low:Q", "high:Q"]
     curves = line_bands(list(_above(rows, floor)), x, y, keyed("what", styles, nested=nested), shown=shown)
     return panel([rule(sorted(lengths), x=x, colour="#b8bdc6"), *curves], *size, title)
@@ -220,21 +197,6 @@ def _panel(
 def _floor(rows: Rows) -> float:
     """The lower end of a panel: below all but the estimators that nothing trained comes near."""
     return min(row["low"] for row in rows if row["what"] not in OPTIMAL) / 1.6
-
-
-def _leaving(panels: Iterable[tuple[Rows, int]]) -> str:
-    """Return a sentence on curves that leave their panels: their errors at the length of training, or near it."""
-    rows_by_estimator: dict[str, list[Mapping[str, Any]]] = {}
-    for rows, trained in panels:
-        below = [row for row in rows if row["mse"] < _floor(rows)]
-        for what in dict.fromkeys(row["what"] for row in below):
-            curve = [row for row in below if row["what"] == what]
-            rows_by_estimator.setdefault(what, []).append(min(curve, key=lambda row: abs(row["n_pairs"] - trained)))
-    sentences = [
-        f"{what} falls to {span([row['mse'] for row in rows])} at {span([row['n_pairs'] for row in rows])} pairs"
-        for what, rows in rows_by_estimator.items()
-    ]
-    return f"Off the scale: {'; '.join(sentences)}." if sentences else ""
 
 
 def _above(rows: Rows, floor: float) -> Iterator[Datum]:
