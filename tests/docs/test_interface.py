@@ -36,16 +36,19 @@ def test_every_public_name_is_in_the_reference(site):
     assert [name for name in wanted if name not in shown and f"module-{name}" not in shown] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_public_name_says_what_it_is(name):
+def fault(name):
+    """What is missing of what a name says of itself; "" where nothing has to be said."""
     module, member = place(name)
     value = pydoc.locate(f"{module}.{member}" if member else module)
-    if (
-        inspect.isroutine(value)
-        or inspect.isclass(value)
-        or inspect.ismodule(value)
-        or isinstance(value, property | cached_property)
-    ):
-        said = (inspect.getdoc(value) or "").splitlines()
-        assert said, "it has no docstring"
-        assert re.search(r"[.:;?]$", said[0]), "its first line is no sentence"
+    has_to_say = (inspect.isroutine(value), inspect.isclass(value), inspect.ismodule(value))
+    if not any(has_to_say) and not isinstance(value, property | cached_property):
+        return ""
+    said = (inspect.getdoc(value) or "").splitlines()
+    if not said:
+        return "it has no docstring"
+    return "" if re.search(r"[.:;?]$", said[0]) else "its first line is no sentence"
+
+
+def test_every_public_name_says_what_it_is():
+    assert len(NAMES) > 400
+    assert {name: found for name in NAMES if (found := fault(name))} == {}

@@ -98,14 +98,16 @@ atexit.register(write)
 
 MOST_LOADED = {"in-context worker": 49, "text worker": 87, "x-ray of a folder": 77}
 """Modules of Headway that a process has loaded at its end: lower a number when it falls."""
-STEPS = "training.steps=3"
+SHORT = ("--set", "training.steps=3", "--no-timing", "--no-figures")
+FEW_PROMPTS = ("--set", "evaluation.prompts=100", "--set", "evaluation.curve.prompts=10")
+REGRESSION = ("icl-heads", "--arms", "h2", "--seeds", "1")
 
 
 @pytest.mark.slow
 def test_a_process_loads_no_more_modules_than_before(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(COUNTS_MODULES)
     task, model = small_text.CONTENT["task"], small_text.CONTENT["model"]
-    training = {"optimizer": "adamw", "learning_rate": 0.01, "batch_size": 4, "steps": 3}
+    training = {"optimizer": "adamw", "learning_rate": 0.01, "batch_size": 4, "steps": 4}
     document = {"name": "small", "task": task, "model": model, "training": training, "arms": {"a": {}}, "seeds": 1}
     (tmp_path / "small.yaml").write_text(json.dumps(document))
     gpt_2 = drawn.STOCK["gpt2"][1]
@@ -122,8 +124,8 @@ def test_a_process_loads_no_more_modules_than_before(tmp_path):
         return max(int(file.read_text()) for file in counts.glob(f"{program}-*"))
 
     found = {
-        "in-context worker": loaded("worker.py", "run", "icl-heads", "--arms", "h2", "--seeds", "1", "--set", STEPS),
-        "text worker": loaded("worker.py", "run", "small.yaml"),
+        "in-context worker": loaded("worker.py", "run", *REGRESSION, *FEW_PROMPTS, *SHORT),
+        "text worker": loaded("worker.py", "run", "small.yaml", *SHORT),
         "x-ray of a folder": loaded("__main__.py", "xray", "model", "--text", "text.txt"),
     }
     assert found == MOST_LOADED

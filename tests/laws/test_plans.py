@@ -13,7 +13,7 @@ from calibration import followed, found_of_stated, runs, same_until, verdicts_un
 
 from headway.stats.sequential import LookPlan, looks_until
 
-SWEEPS = 2_000
+SWEEPS = 500
 
 
 @pytest.mark.slow

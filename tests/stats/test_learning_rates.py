@@ -7,11 +7,18 @@ import numpy as np
 import pytest
 
 from headway.base.words import CHOSEN_RATES
+from headway.stats.blocks import BlockTest
 from headway.stats.evidence import Difference, Family
 from headway.stats.learning_rates import RateMean, _chosen, _with_gains, expected_largest
 from headway.stats.sequential import Looking, LookPlan
 
 ARMS, FACTORS = ("a", "b", "c"), (0.5, 1.0, 2.0)
+
+
+@pytest.fixture(autouse=True)
+def no_seeds_to_settle(monkeypatch):
+    """How many seeds would settle what is open is most of a family's time, and no gain depends on it."""
+    monkeypatch.setattr(BlockTest, "settling", lambda *_: None)
 
 
 def any_gain(losses):
