@@ -272,7 +272,7 @@ def test_the_induction_model_needs_both_heads_and_the_destroyed_one_neither():
         assert "L1H0 " in finding.sentence
     for finding in destroyed.findings[:3]:
         assert finding.statements[0].kind == "no_change"
-    assert destroyed.findings[3].sentence.startswith("With all heads ablated, the loss changes by 0.0")
+    assert abs(destroyed.exact.joint_mean("mean")) < 0.1
 
 
 def refused(said, *arguments, **options):

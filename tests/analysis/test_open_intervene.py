@@ -157,7 +157,7 @@ def test_texts_of_token_ids_are_patched(neox):
     metric = lambda logits: logits[:, -1, 4] - logits[:, -1, 200]  # noqa: E731
     same = headway.patch(neox, [[5, 17, 3]], [[5, 18, 3]], metric=metric, sites=("z",), paths=False)
     np.testing.assert_array_equal(found.patching.effects["z"], same.effects["z"])
-    assert found.metric == "the logit of [ 4] after the text less that of [ 200]"
+    assert found.metric == "the logit of [ 4] at the end of the text minus the logit of [ 200]"
 
 
 def test_targets_of_a_pruned_models_text():

@@ -28,7 +28,7 @@ def test_the_planted_head_restores_most_and_is_named():
     assert found.heads[int(found.restored("z").argmax())] == second
     name = f"L{second[0]}H{second[1]}"
     assert found.sentences[2].startswith(
-        f"Patching a head's context (z) restores these shares of the metric difference: {name} "
+        f"Patching a head's output (z) restores these shares of the metric difference: {name} "
     )
     assert f"The mean difference over {len(clean)} pairs is " in found.sentences[1]
     assert set(found.effects) == {"z", "k"}

@@ -38,7 +38,7 @@ def test_it_is_what_patch_gives(found, folder):
     same = headway.patch(folder, *tokens, metric=lambda logits: logits[:, -1, b] - logits[:, -1, a], paths=True)
     assert_same(found.patching.effects["z"], same.effects["z"], dtype=np.float32)
     assert found.patching.difference == nearly(same.difference, dtype=np.float32)
-    assert found.metric == "the logit of [b] after the text less that of [a]"
+    assert found.metric == "the logit of [b] at the end of the text minus the logit of [a]"
     assert found.clean == tuple(CLEAN)
 
 
@@ -60,16 +60,16 @@ def test_json_is_plain_and_whole(found):
     assert content["tokens"]["corrupted"] == list(CORRUPTED)
     assert content["patching"]["heads"] == ["L0H0", "L0H1", "L0H2", "L0H3", "L2H0", "L2H1"]
     assert len(content["patterns"][0]["clean"]) == len(CLEAN)
-    assert content["notes"][-1].startswith("with one pair of texts there is no interval")
+    assert content["notes"][-1].startswith("one pair of texts gives no intervals")
 
 
 def test_a_probability_and_the_head_that_restores_most(folder):
     found = patch_texts(folder, clean=CLEAN, corrupted=CORRUPTED, answer="ab", sites=("v",), paths=False)
-    assert found.metric == "the logarithm of the probability of [a] after the text, in nats"
+    assert found.metric == "the logarithm of the probability of [a] at the end of the text, in nats"
     assert found.patching.clean[0] < 0
     best = found.patching.heads[int(np.abs(found.patching.effects["v"][:, 0]).argmax())]
     assert [each.head for each in found.patterns] == [best]
-    assert found.notes[0] == "answer has 2 tokens; its first, [a], is asked about"
+    assert found.notes[0] == "the answer has 2 tokens, and only the first counts: [a]"
 
 
 @pytest.mark.slow
@@ -153,10 +153,10 @@ def test_pairs_of_different_lengths_are_each_as_alone(folder):
                 # An estimate is a sum whose terms are some ten times as large as what they leave.
                 assert_same(of_both[0][:, at], of_both[1][:, 0], terms=100 * TERMS, dtype=np.float32)
         assert found.patching.clean[at] == nearly(alone.patching.clean[0], dtype=np.float32)
-    assert found.metric == "the logit of the answer after the text less that of [d]"
+    assert found.metric == "the logit of the answer at the end of the text minus the logit of [d]"
     assert (found.n_sequences, found.n_tokens, found.length) == (6, 2 * (16 + 15 + 6), 16)
     assert [each.clean.shape for each in found.patterns] == [(16, 16)] * 2
-    assert "intervals are over 3 pairs only, so they are wide: give more pairs" in found.notes
+    assert "3 pairs give wide intervals; give more pairs" in found.notes
     assert found.positions[0] == "(1)"
 
 

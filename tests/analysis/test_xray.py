@@ -511,7 +511,7 @@ def test_induction_heads_are_named_on_drawn_repeats_and_on_the_text(reset):
     ]  # fmt: skip
     assert {each.kind for each in roles} == {"no_special" if reset else "special"}
     if not reset:
-        assert all(f": L{layer}H{head} " in each.sentence for each in roles)
+        assert all(f"(1): L{layer}H{head}. " in each.sentence for each in roles)
         assert {"interval", "by_place"} <= {each.kind for each in said.statements}
     assert not any("no intervals" in note or "own repeats" in note for note in found.notes)
     content = found.to_json()["metrics"]["text_induction_score"]

@@ -114,16 +114,15 @@ LISTED = {
     "pairs": "change",
     "query_cka_centred": "pair",
     "restored": "share_within",
-    "special": "score",
+    "special": "head",
     "chancy": "score",
     "unclear": "score",
-    "sum_of_singles": "share_by_kind",
 }
 """The entries of the list in a finding."""
 ENTRIES = set(LISTED.values()) | {"share"}
 WORDS = {
     "role": max((role for role, _ in SPECIAL.values()), key=str.split),
-    "meaning": "share of attention on tokens after earlier copies of the current token",
+    "whole": "attention on tokens after earlier copies of the current token",
     "what": "Heads",
     "kind": "resample",
     "layers": "encoder L3, encoder L4",
@@ -132,7 +131,7 @@ WORDS = {
     "of": "output",
     "metric": "attention entropy",
     "input": "queries",
-    "part": "a head's context (z)",
+    "part": "a head's output (z)",
     "quantity": "log-probability difference",
     "circuits": "all 50 other circuits of 2 heads",
     "by": "alike-either",
@@ -147,7 +146,7 @@ def sample(kind, n_heads=1):
     """A statement with the longest fillings."""
     values = {}
     for _, field, form, _ in Formatter().parse(FINDINGS[kind]):
-        if field in ("pairs", "heads", "shares") and kind in LISTED:
+        if field in ("pairs", "heads") and kind in LISTED:
             values[field] = (sample(LISTED[kind], 1 + (field == "pairs")),) * (1 + int(form or 2))
         elif field in ("writer", "reader"):
             values[field] = HEADS[:1]
@@ -156,7 +155,7 @@ def sample(kind, n_heads=1):
         elif field in WORDS and not form:
             values[field] = WORDS[field]
         elif field:
-            values[field] = (-0.1234, 0.2345) if field == "interval" else -0.1234 if form else 48
+            values[field] = (-0.1234, 0.2345) if field in ("interval", "range") else -0.1234 if form else 48
     return statement(kind, **values)
 
 
@@ -170,8 +169,8 @@ def test_a_statement_says_which_of_its_pieces_are_heads():
     entries = tuple(statement("score", heads=(f"encoder L0H{head}",), value=head / 4) for head in range(4))
     said = statement("output_correlation", pairs=entries)
     assert said.sentence == (
-        "Similar outputs (centred cosine): encoder L0H0 0.00, encoder L0H1 0.25, encoder L0H2 0.50 and encoder L0H3 "
-        "0.75."
+        "Similar outputs (centred cosine): encoder L0H0 0 %, encoder L0H1 25 %, encoder L0H2 50 % and encoder L0H3 "
+        "75 %."
     )
     assert [text for text, head in said.parts if head == text] == [f"encoder L0H{head}" for head in range(4)]
     assert {head for text, head in said.parts if head != text} == {None}

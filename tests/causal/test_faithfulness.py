@@ -63,14 +63,14 @@ def test_of_heads_that_are_good_for_nothing_there_is_no_share():
         assert np.isnan(found.interval).all()
         assert found.to_json()["share"] is None
         assert found.to_json()["interval"] == [None, None]
-        (nothing,) = circuit_statements({found.kind: found})
+        (nothing,) = circuit_statements(found)
         assert nothing.kind == "no_worth"
 
 
 def test_a_way_in_which_heads_are_good_for_nothing_is_said():
     useful, nothing = made(1.0, 2.0, 1.5, [1.2, 1.8]), made(1.0, 1.0, 1.0, [1.0, 1.0])
-    by_kind = {"zero": replace(useful, kind="zero"), "resample": replace(nothing, kind="resample")}
-    _, random, none = circuit_statements(by_kind)
+    _, random = circuit_statements(replace(useful, kind="zero"))
+    (none,) = circuit_statements(replace(nothing, kind="resample"))
     assert random.sentence == (
         "Faithfulness of 2 random circuits of 1 head: median 50 %; at least as faithful as this circuit: 1."
     )

@@ -52,14 +52,11 @@ def said(found, **options):
     return [finding.sentence for finding in looked_for(found, **options) if finding.found]
 
 
-NEEDED = "The score is the share of attention on the previous token. Threshold: 0.40."
-
-
 def test_special_heads_are_named_with_what_untrained_ones_show():
     one = planted("induction_score", [[0.01, 0.02], [0.893, 0.1]])
     assert said(one) == [
-        "Induction heads on repeated random tokens: L1H0 0.89 (random heads 0.05). The score is the share of "
-        "attention on the token after the first copy of the current token. Threshold: 0.40."
+        "Induction heads on repeated random tokens (1): L1H0. The share of attention on the token after the "
+        "first copy of the current token is 89 % (random heads 5 %)."
     ]
     (finding,) = looked_for(one)
     assert finding.p < 1e-3
@@ -67,11 +64,11 @@ def test_special_heads_are_named_with_what_untrained_ones_show():
     assert [head for _, head in finding.parts if head] == ["L1H0"]
     many = planted("previous_token_score", [[0.5, 0.9, 0.6], [0.7, 0.8, 0.95, 0.2]], untrained=0.02, spread=0.005)
     assert said(many) == [
-        "Previous-token heads: L1H2 0.95, L0H1 0.90, L1H1 0.80, L1H0 0.70, L0H2 0.60 and 1 more (random heads "
-        f"0.02). {NEEDED}"
+        "Previous-token heads (6): L1H2, L0H1, L1H1, L1H0, L0H2 and 1 more. The share of attention on the previous "
+        "token is 50 % to 95 % (random heads 2 %)."
     ]
     assert said(planted("sink_score", [[0.6, 0.7]]))[0].startswith(
-        "First-token heads: L0H1 0.70 and L0H0 0.60 (random heads 0.05)."
+        "First-token heads (2): L0H1 and L0H0. The share of attention on the first token is 60 % to 70 % (random"
     )
 
 
@@ -82,21 +79,24 @@ def test_heads_that_reach_it_and_may_be_chance_are_named_as_that():
     loose = np.abs(np.random.default_rng(1).normal(0.4, 0.1, (DRAWS, 2)))
     score.draws[next(iter(score.draws))] = loose
     (sentence,) = said(one)
-    assert sentence.startswith("Previous-token heads: L1H0 0.90 (random heads 0.05). ")
-    assert sentence.endswith(" Scores that may be due to chance (compared with 16 random copies): L0H0 0.50.")
+    assert sentence.startswith(
+        "Previous-token heads (1): L1H0. The share of attention on the previous token is 90 % (random heads 5 %). "
+    )
+    assert sentence.endswith(" Scores that may be due to chance (compared with 16 random copies): L0H0 50 %.")
 
 
 def test_a_head_that_untrained_ones_can_be_is_not_special():
     (finding,) = looked_for(planted("previous_token_score", [[0.5, 0.45]], untrained=0.4, spread=0.1))
     assert not finding.found
     assert finding.sentence == (
-        "Previous-token heads: none is clear. The highest score is 0.500 (L0H0). Threshold: 0.40. Random "
-        "heads score 0.40 on average. Random heads could reach this score by chance."
+        "Previous-token heads: none is clear. The highest score is 50.0 % (L0H0). Threshold: 40 %. Random "
+        "heads score 40 % on average. Random heads could reach this score by chance."
     )
     (finding,) = looked_for(planted("positional_score", [[0.85, 0.2]]))
     assert not finding.found
     assert finding.sentence == (
-        "Neighbour heads: none. The highest score is 0.850 (L0H0). Threshold: 0.90. Random heads score 0.05 on average."
+        "Neighbour heads: none. The highest score is 85.0 % (L0H0), below the threshold of 90 %. Random heads "
+        "score 5 % on average."
     )
 
 
@@ -122,15 +122,15 @@ def test_a_role_is_named_by_its_interval():
     """And no head is said to fall short of a number that its rounded score reaches."""
     below = planted("positional_score", [[0.8997, 0.2]])
     (finding,) = looked_for(below)
-    assert finding.sentence.startswith("Neighbour heads: none. The highest score is 0.899 (L0H0). Threshold: 0.90.")
+    assert finding.sentence.startswith("Neighbour heads: none. The highest score is 89.9 % (L0H0), below the ")
     (finding,) = looked_for(with_ends(below, 0.02))
-    assert finding.sentence.startswith("Neighbour heads: none is clear. The highest score is 0.899 (L0H0)")
-    assert " The 95 % CI of the score is 0.88 to 0.92. " in finding.sentence
+    assert finding.sentence.startswith("Neighbour heads: none is clear. The highest score is 89.9 % (L0H0)")
+    assert " The 95 % CI of the score is 88 % to 92 %. " in finding.sentence
     above = planted("positional_score", [[0.91, 0.93, 0.98]])
     (sentence,) = said(with_ends(above, 0.02))
-    assert sentence.startswith("Neighbour heads: L0H2 0.98 and L0H1 0.93 (random heads 0.05). ")
+    assert sentence.startswith("Neighbour heads (2): L0H2 and L0H1. The share of positions attending ")
     assert sentence.endswith(
-        " The 95 % CIs of these scores lie above 0.91. Heads not clearly above the threshold: L0H0 0.91."
+        " The 95 % CIs of these scores lie above 91 %. Heads not clearly above the threshold of 90 %: L0H0 91 %."
     )
     (finding,) = looked_for(with_ends(planted("positional_score", [[0.91, 0.2]]), 0.02))
     assert not finding.found
@@ -147,11 +147,11 @@ def test_an_induction_head_is_looked_for_on_drawn_repeats_and_on_the_text():
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.95, 0.1]]))
     assert finding.about == "text_induction_score"
     assert finding.sentence == (
-        "Induction heads on the text's own repeats: L0H0 0.95 (random heads 0.10). The score is the share of "
-        "attention on tokens after earlier copies of the current token. Threshold: 0.40. "
-        "The 95 % CI of the score is 0.93 to 0.97. A purely positional head would score 0.10. "
-        "Induction heads on repeated random tokens: none. The highest score is 0.030 (L0H0). "
-        "Threshold: 0.40. Random heads score 0.05 on average."
+        "Induction heads on the text's own repeats (1): L0H0. The share of attention on tokens after earlier "
+        "copies of the current token is 95 % (random heads 10 %). The 95 % CI of the score is 93 % to 97 %. "
+        "A purely positional head would score 10 %. Induction heads on repeated random tokens: none. The highest "
+        "score is 3.0 % (L0H0), below "
+        "the threshold of 40 %. Random heads score 5 % on average."
     )
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.15, 0.1]]))
     assert not finding.found
@@ -165,10 +165,10 @@ def test_an_induction_head_is_looked_for_on_drawn_repeats_and_on_the_text():
 def test_a_head_that_looks_where_any_text_repeats_is_no_induction_head():
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.55, 0.1]], by_place=0.5))
     assert not finding.found
-    assert "Induction heads on the text's own repeats: none is clear. The highest score is 0.550 (L0H0)" in (
+    assert "Induction heads on the text's own repeats: none is clear. The highest score is 55.0 % (L0H0)" in (
         finding.sentence
     )
-    assert finding.sentence.endswith(" A purely positional head would score 0.50.")
+    assert finding.sentence.endswith(" A purely positional head would score 50 %.")
 
 
 def test_what_no_head_can_see_is_not_looked_for():
@@ -179,13 +179,12 @@ def test_what_no_head_can_see_is_not_looked_for():
 def test_alike_heads_are_named():
     value = np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
     assert said(pairs("output_correlation", value)) == [
-        "Similar outputs (centred cosine): L0H0 and L0H2 (0.83). The mean over all pairs of heads (3) is 0.31. Random "
-        "heads score 0.00 on average."
+        "Similar outputs (centred cosine): L0H0 and L0H2 (0.83). The mean over all pairs of heads (3) is 0.31 (random "
+        "heads 0.00)."
     ]
     assert said(pairs("output_correlation", value, spread=0.8)) == []
     assert said(pairs("query_cka_centred", value, untrained=0.3)) == [
-        "Similar queries (CKA): L0H0 and L0H2 (0.83). The mean over all pairs of heads (3) is 0.31. Random heads score "
-        "0.30 on average."
+        "Similar queries (CKA): L0H0 and L0H2 (0.83). The mean over all pairs of heads (3) is 0.31 (random heads 0.30)."
     ]
 
 
@@ -194,7 +193,7 @@ def test_a_head_that_adds_a_constant_is_said_to_be_so_and_is_like_no_other():
     share = HeadScores(metric="output_constant_share", values={"layers.0.a": np.array([0.96, 0.2, 0.5])}, n_rows=9)
     (finding,) = looked_for(pairs("output_correlation", value) | {share.metric: share})
     assert not finding.found
-    assert finding.sentence == ("Heads with nearly constant output (90 % of its squared norm or more): L0H0 0.96.")
+    assert finding.sentence == ("Heads with nearly constant output (90 % of its squared norm or more): L0H0 96 %.")
 
 
 def test_idle_heads_are_named():

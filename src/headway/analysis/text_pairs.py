@@ -124,8 +124,9 @@ class TextPairs:
         """Return the metric as sentences say it."""
         right = self._answer(self.right, "the answer")
         if self.wrong is None:
-            return f"the logarithm of the probability of {right} after the text, in nats"
-        return f"the logit of {right} after the text less that of {self._answer(self.wrong, 'the wrong one')}"
+            return f"the logarithm of the probability of {right} at the end of the text, in nats"
+        wrong = self._answer(self.wrong, "the wrong answer")
+        return f"the logit of {right} at the end of the text minus the logit of {wrong}"
 
     def written(self, ids: list[list[int]]) -> tuple[str, ...]:
         """The tokens of the first pair."""
@@ -141,17 +142,17 @@ class TextPairs:
 
     def notes(self) -> Iterator[str]:
         """Yield sentences on the limits of the findings."""
-        for name, tokens in (("answer", self.right), ("wrong", self.wrong or [])):
+        for name, tokens in (("answer", self.right), ("wrong answer", self.wrong or [])):
             if several := [ids for ids in tokens if len(ids) > 1]:
                 first, n = several[0][0], len(several[0])
-                yield f"{name} has {n} tokens; its first, [{self.words[first]}], is asked about"
+                yield f"the {name} has {n} tokens, and only the first counts: [{self.words[first]}]"
         if self.n == 1:
             yield (
-                "with one pair of texts there is no interval, and effects hold for this pair only; give files with "
-                "one text per line for intervals over pairs"
+                "one pair of texts gives no intervals, and its effects hold for this pair only; give files with one "
+                "text per line"
             )
         elif self.n < _FEW:
-            yield f"intervals are over {self.n} pairs only, so they are wide: give more pairs"
+            yield f"{self.n} pairs give wide intervals; give more pairs"
 
     def _answer(self, ids: list[list[int]], several: str) -> str:
         first = {each[0] for each in ids}

@@ -84,26 +84,26 @@ OTHERS = "The other {n} comparisons: {counts}."
 SPECIAL = {
     "induction_score": (
         "Induction heads on repeated random tokens",
-        "share of attention on the token after the first copy of the current token",
+        "attention on the token after the first copy of the current token",
     ),
     "text_induction_score": (
         "Induction heads on the text's own repeats",
-        "share of attention on tokens after earlier copies of the current token",
+        "attention on tokens after earlier copies of the current token",
     ),
-    "previous_token_score": ("Previous-token heads", "share of attention on the previous token"),
+    "previous_token_score": ("Previous-token heads", "attention on the previous token"),
     "duplicate_token_score": (
         "Duplicate-token heads on repeated random tokens",
-        "share of attention on the first copy of the current token",
+        "attention on the first copy of the current token",
     ),
     "text_duplicate_score": (
         "Duplicate-token heads on the text's own repeats",
-        "share of attention on earlier copies of the current token",
+        "attention on earlier copies of the current token",
     ),
-    "positional_score": ("Neighbour heads", "share of positions that attend most to the same neighbouring position"),
-    "fixed_pattern_score": ("Fixed-pattern heads", "share of attention on the same positions in every text"),
-    "sink_score": ("First-token heads", "share of attention on the first token"),
+    "positional_score": ("Neighbour heads", "positions attending most to the same neighbouring position"),
+    "fixed_pattern_score": ("Fixed-pattern heads", "attention on the same positions in every text"),
+    "sink_score": ("First-token heads", "attention on the first token"),
 }
-"""The name of special heads by their metric, and the meaning of its score."""
+"""The name of special heads by their metric, and what the score is a share of."""
 
 WARNINGS = {
     "directory": "{text}",
@@ -185,25 +185,26 @@ FINDINGS = {
     "nothing": "Nothing stands out.",
     "nothing_differs": "No head clearly differs in any metric from {draws} random copies of its layer on this text.",
     "not_compared": "The heads were not compared with random heads, so Headway names no special heads.",
-    "score": "{heads} {value:z.2f}",
+    "head": "{heads}",
+    "score": "{heads} {value:z.0%}",
     "pair": "{heads} ({value:z.2f})",
     "share_of_layer": "{heads} {share:.1%} (equal share {even:.1%})",
     "path": "{writer} → {reader} {value:z.2f} ({share:z.0%})",
-    "special": "{role}: {heads:5} (random heads {untrained:z.2f}). The score is the {meaning}. Threshold: {least:.2f}.",
-    "no_special": "{role}: none. The highest score is {value:below} ({heads}). Threshold: {least:.2f}.",
-    "no_clear_special": "{role}: none is clear. The highest score is {value:below} ({heads}). Threshold: {least:.2f}.",
-    "interval": "The 95 % CI of the score is {interval:z.2f}.",
-    "intervals": "The 95 % CIs of these scores lie above {low:z.2f}.",
-    "untrained": "Random heads score {untrained:z.2f} on average.",
-    "by_place": "A purely positional head would score {by_place:z.2f}.",
+    "special": "{role} ({n}): {heads:5}. The share of {whole} is {range:z.0%} (random heads {untrained:z.0%}).",
+    "no_special": "{role}: none. The highest score is {value:below} ({heads}), below the threshold of {least:.0%}.",
+    "no_clear_special": "{role}: none is clear. The highest score is {value:below} ({heads}). Threshold: {least:.0%}.",
+    "interval": "The 95 % CI of the score is {interval:z.0%}.",
+    "intervals": "The 95 % CIs of these scores lie above {low:z.0%}.",
+    "untrained": "Random heads score {untrained:z.0%} on average.",
+    "by_place": "A purely positional head would score {by_place:z.0%}.",
     "reached": "Random heads could reach this score by chance.",
     "chancy": "Scores that may be due to chance (compared with {draws} random copies): {heads:5}.",
-    "unclear": "Heads not clearly above the threshold: {heads:5}.",
+    "unclear": "Heads not clearly above the threshold of {least:.0%}: {heads:5}.",
     "constant": "Heads with nearly constant output ({least:.0%} of its squared norm or more): {heads:5}.",
     "no_output": "The heads of {layers} add nothing to the residual stream.",
     "output_correlation": "Similar outputs (centred cosine): {pairs}.",
     "query_cka_centred": "Similar queries (CKA): {pairs}.",
-    "mean_of_pairs": "The mean over all pairs of heads ({n}) is {mean:z.2f}.",
+    "mean_of_pairs": "The mean over all pairs of heads ({n}) is {mean:z.2f} (random heads {untrained:z.2f}).",
     "idle": "Idle heads (share of the layer's output): {heads:3}.",
     "composition": (
         "Pairs of heads with {name} ({into}) above chance: {n}. The strongest pairs: {pairs}. Numbers are composition "
@@ -226,8 +227,7 @@ FINDINGS = {
     ),
     "change": "{heads} {change:z.3f} ({interval:z.3f})",
     "changes": (
-        "{n} of {all} heads matter ({kind} ablation): {heads:3}. Numbers are changes of the loss in nats per token, "
-        "with simultaneous 95 % CIs."
+        "{n} of {all} heads matter ({kind} ablation). Loss changes (nats per token, simultaneous CIs): {heads:3}."
     ),
     "no_change": "None of {all} heads clearly matters ({kind} ablation).",
     "too_few": (
@@ -235,16 +235,10 @@ FINDINGS = {
         "documents or more."
     ),
     "rarely_felt": "No interval for {heads}: too few of {n} sequences show an effect. Add about {more} sequences.",
-    "without_all": (
-        "With all heads ablated, the loss changes by {zero:z.3f} (zero), {mean:z.3f} (mean) and {resample:z.3f} "
-        "(resample) nats per token."
-    ),
-    "sum_of_singles": "Single-head effects sum to {shares} of this change (100 %: additive effects).",
-    "share_by_kind": "{share:z.0%} ({kind})",
-    "pairs": (
-        "Interactions of pairs of heads ({kind} ablation): {pairs:2}. An interaction is the effect of both heads "
-        "together minus the effects of each alone, in nats per token. Above 0, the heads are redundant; below 0, "
-        "they work together."
+    "pairs": "Interactions of pairs ({kind} ablation, nats per token): {pairs:2}.",
+    "interaction": (
+        "An interaction is the effect of both heads minus the effects of each alone. Above 0, the heads are redundant; "
+        "below 0, they work together."
     ),
     "no_pair": "No pair of heads clearly interacts by more than {least:.2f} nats per token ({kind} ablation).",
     "stand_in": (

@@ -20,6 +20,7 @@ from headway.causal.effects import (
     FELT,
     KINDS,
     LEAST,
+    TOLD,
     Ends,
     ExactEffects,
     Head,
@@ -90,16 +91,6 @@ def _heads(effects: HeadEffects, kind: Kind) -> Iterator[HeadStatement]:
 def _too_few(what: str, kind: Kind, n: int, claims: int) -> HeadStatement:
     """Return why nothing is claimed of few sequences."""
     return statement("too_few", what=what, kind=kind, n=n, claims=claims, least=LEAST)
-
-
-def _joint(exact: ExactEffects) -> Iterator[HeadStatement]:
-    yield statement("without_all", **{kind: exact.joint_mean(kind) for kind in KINDS})
-    by_kind = {kind: share_that_is_told(exact, kind) for kind in KINDS}
-    shares = tuple(
-        statement("share_by_kind", share=share, kind=kind) for kind, share in by_kind.items() if np.isfinite(share)
-    )
-    if shares:
-        yield statement("sum_of_singles", shares=shares)
 
 
 def ways_told(ablation: "Ablation") -> list[Kind]:
@@ -209,7 +200,7 @@ class Faithfulness:
     @property
     def sentence(self) -> str:
         """The sentences about the circuit."""
-        return " ".join(each.sentence for each in circuit_statements({self.kind: self}))
+        return " ".join(each.sentence for each in circuit_statements(self))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -238,19 +229,18 @@ class CircuitLosses:
     random: Float[np.ndarray, "draws batch"]
 
 
-def circuit_statements(by_kind: Mapping[Kind, Faithfulness]) -> Iterator[HeadStatement]:
-    """Yield the faithfulness of a circuit by each ablation, beside random circuits of its size."""
-    for kind, circuit in by_kind.items():
-        if not circuit.useful:
-            yield statement("no_worth", kind=kind, worth=circuit.none - circuit.whole)
-            continue
-        said: dict[str, Any] = {"heads": tuple(map(named, circuit.heads)), "share": circuit.share}
-        if np.isfinite(circuit.interval).all():
-            yield statement("faithful_within", **said, interval=circuit.interval, kind=kind)
-        else:
-            yield statement("faithful", **said, kind=kind)
-        median = float(np.median(circuit.random_shares))
-        yield statement("random_circuits", circuits=random_circuits_said(circuit), median=median, n=circuit.as_faithful)
+def circuit_statements(circuit: Faithfulness) -> Iterator[HeadStatement]:
+    """Yield the faithfulness of a circuit, beside random circuits of its size."""
+    if not circuit.useful:
+        yield statement("no_worth", kind=circuit.kind, worth=circuit.none - circuit.whole)
+        return
+    said: dict[str, Any] = {"heads": tuple(map(named, circuit.heads)), "share": circuit.share, "kind": circuit.kind}
+    if np.isfinite(circuit.interval).all():
+        yield statement("faithful_within", **said, interval=circuit.interval)
+    else:
+        yield statement("faithful", **said)
+    median = float(np.median(circuit.random_shares))
+    yield statement("random_circuits", circuits=random_circuits_said(circuit), median=median, n=circuit.as_faithful)
 
 
 def random_circuits_said(circuit: Faithfulness) -> str:
@@ -317,14 +307,14 @@ class Ablation(ModelOnText):
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """Findings: the heads that matter, all heads together, pairs of heads, and the circuit."""
+        """Findings: the heads that matter, pairs of heads, and the circuit."""
         single, pairs = self.exact.single, self.pairs
         found = [Finding(about=f"{kind}_ablation_nats", statements=tuple(_heads(single[kind], kind))) for kind in KINDS]
-        found.append(Finding(about="joint_effect", statements=tuple(_joint(self.exact))))
         if pairs is not None:
-            found += [Finding(about="interactions", statements=(_pairs(pairs, kind),)) for kind in KINDS]
+            interactions = _pairs(pairs, TOLD), statement("interaction")
+            found.append(Finding(about="interactions", statements=interactions))
         if self.circuit is not None:
-            found.append(Finding(about="circuit", statements=tuple(circuit_statements(self.circuit))))
+            found.append(Finding(about="circuit", statements=tuple(circuit_statements(self.circuit[TOLD]))))
         return tuple(found)
 
     @property

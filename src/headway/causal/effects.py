@@ -22,6 +22,8 @@ from headway.base import rng
 Kind = Literal["zero", "mean", "resample"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """The replacements of a head's context: zero, its mean over another text, or its value on a sequence of that text."""
+TOLD: Kind = "mean"
+"""The kind that the first sentence and picture, and sentences on several heads, are about."""
 
 MeanOver = Literal["positions", "per-position"]
 """The axes of the mean: all positions and sequences of the other text, or its sequences for each position."""

@@ -27,7 +27,7 @@ MATTERS = 0.01
 OF_ONE = 0.05
 """The share from which on a head is named if there is one pair of texts, and so no interval."""
 PARTS: Mapping["PatchSite", str] = {
-    "z": "a head's context (z)",
+    "z": "a head's output (z)",
     "q": "a head's queries (q)",
     "k": "a head's keys (k)",
     "v": "a head's values (v)",

@@ -21,6 +21,7 @@ from headway.base.words import HeadStatement, statement
 from headway.causal.ablation_result import MATTERS, Ablation, PairEffects
 from headway.causal.effects import (
     KINDS,
+    TOLD,
     ExactEffects,
     Head,
     Kind,
@@ -94,13 +95,12 @@ class SelfRepair:
     others: GroupEffect | None
 
     def findings(self) -> Iterator[Finding]:
-        """Yield a finding for each kind of ablation by which heads do another thing together than one by one."""
-        for kind in KINDS:
-            statements = [*self._pairs(kind)]
-            for group in filter(None, (self.named, self.others)):
-                statements += self.group_statements(group, kind)
-            if statements:
-                yield Finding(about="self_repair", statements=tuple(statements))
+        """Yield a finding if heads do another thing together than one by one, by the kind that sentences are about."""
+        statements = [*self._pairs(TOLD)]
+        for group in filter(None, (self.named, self.others)):
+            statements += self.group_statements(group, TOLD)
+        if statements:
+            yield Finding(about="self_repair", statements=tuple(statements))
 
     def _pairs(self, kind: Kind) -> Iterator[HeadStatement]:
         redundant = self.redundant(kind)
@@ -202,7 +202,7 @@ class AblationTogether(Ablation):
     def not_found(self) -> tuple[Finding, ...]:
         """The search for redundant heads, if no pair is redundant."""
         repair = self.repair
-        if repair is None or any(repair.redundant(kind) for kind in KINDS):
+        if repair is None or repair.redundant(TOLD):
             return ()
         return (Finding(about="self_repair", statements=(statement("no_stand_ins", n=len(repair.pairs.heads)),)),)
 

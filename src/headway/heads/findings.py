@@ -243,16 +243,25 @@ def _found_special(
     enough: Sequence[_Found], heads: Sequence[_Found], least: float, score: HeadScores
 ) -> Iterator[HeadStatement]:
     """Yield the heads that are special, their intervals, and heads of which that is not clear."""
-    role, meaning = words.SPECIAL[score.metric]
+    role, whole = words.SPECIAL[score.metric]
     untrained = float(np.mean([head.untrained for head in enough]))
-    yield statement("special", role=role, heads=_scores(enough), untrained=untrained, meaning=meaning, least=least)
+    highest, lowest = enough[0].value, enough[-1].value
+    yield statement(
+        "special",
+        role=role,
+        n=len(enough),
+        heads=_scores(enough, "head"),
+        range=highest if len(enough) == 1 else (lowest, highest),
+        whole=whole,
+        untrained=untrained,
+    )
     yield from _beside(enough, "by_place")
     others = [head for head in heads if head.high >= least and head not in enough]
     known = [head for head in others if head.value >= least and np.isfinite(head.untrained)]
     if chancy := [head for head in known if head.p > FAMILY_WISE]:
         yield statement("chancy", heads=_scores(chancy), draws=len(next(iter(score.draws.values()))))
     if unclear := [head for head in others if head.p <= FAMILY_WISE]:
-        yield statement("unclear", heads=_scores(unclear))
+        yield statement("unclear", heads=_scores(unclear), least=least)
 
 
 def _none_special(heads: Sequence[_Found], least: float, metric: str) -> Iterator[HeadStatement]:
@@ -335,8 +344,8 @@ def _alike(
         return None
     mean = float(np.mean([pair.value for pair in pairs]))
     alike = statement(score.metric, pairs=_scores(enough, "pair"))
-    of_all = statement("mean_of_pairs", n=len(pairs), mean=mean)
-    statements = alike, of_all, *_beside(pairs, "untrained")
+    untrained = float(np.nanmean([pair.untrained for pair in pairs]))
+    statements = alike, statement("mean_of_pairs", n=len(pairs), mean=mean, untrained=untrained)
     return Finding(about=score.metric, statements=statements, p=min(pair.p for pair in enough))
 
 

@@ -49,7 +49,7 @@ def test_positions_have_their_tokens():
 
 def test_the_headline_says_which_heads_restore_how_much():
     assert headline(patched()) == (
-        "Patching a head's context (z) restores these shares of the metric difference: L0H0 50.0 % and L0H1 −25.0 %."
+        "Patching a head's output (z) restores these shares of the metric difference: L0H0 50.0 % and L0H1 −25.0 %."
     )
     same = headline(patched(difference=0.0))
     assert same.startswith("The metric is not clearly above 0 on the clean text")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.base.files import derived, refuse_link, write_bytes
-from headway.base.text import escape_controls
+from headway.base.text import capital, escape_controls
 from headway.errors import UserError
 from headway.report.charts.figure import Figure
 
@@ -60,6 +60,7 @@ def templates() -> "Environment":
         lstrip_blocks=True,
     )
     environment.filters["whole"] = whole
+    environment.filters["capital"] = capital
     return environment
 
 

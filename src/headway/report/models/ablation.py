@@ -22,7 +22,7 @@ from headway.causal.ablation_result import (
     ways_told,
     within,
 )
-from headway.causal.effects import KINDS, Kind, beyond, interval, named
+from headway.causal.effects import KINDS, TOLD, Kind, beyond, interval, named
 from headway.causal.self_repair import AblationTogether
 from headway.report.charts.atlas import atlas
 from headway.report.charts.figure import ARM_COLOURS, QUIET, Figure, Hint, ends, grid, panel
@@ -296,10 +296,6 @@ def _panel_estimates(
     return panel(layers, _WIDE, _HIGH, {"text": title, "fontSize": 12, "fontWeight": "normal"})
 
 
-MOST_TOLD: Kind = "mean"
-"""The kind of ablation of the headline and of the first picture."""
-
-
 def ablation_page(found: Ablation) -> ModelPage:
     """The page, drawn; `ablate.html`, `ablate.json` and their figures are its files."""
     return ModelPage(
@@ -317,13 +313,13 @@ def ablation_page(found: Ablation) -> ModelPage:
 
 def headline(found: Ablation) -> str:
     """Return the sentence on the heads that matter on their own, by mean ablation."""
-    about = f"{MOST_TOLD}_ablation_nats"
+    about = f"{TOLD}_ablation_nats"
     return next(finding.statements[0].sentence for finding in found.findings if finding.about == about)
 
 
 def _heads_that_matter(found: Ablation) -> list[str]:
     """Return the names of the heads whose interval lies beyond what matters, the largest effect first."""
-    return [named(head) for head, *_ in beyond(found.exact.single[MOST_TOLD], MATTERS)]
+    return [named(head) for head, *_ in beyond(found.exact.single[TOLD], MATTERS)]
 
 
 def _together(found: Ablation) -> str:
@@ -331,7 +327,7 @@ def _together(found: Ablation) -> str:
     repair = found.repair if isinstance(found, AblationTogether) else None
     if repair is None or repair.others is None:
         return ""
-    statements = repair.group_statements(repair.others, MOST_TOLD)
+    statements = repair.group_statements(repair.others, TOLD)
     return " ".join(each.sentence for each in list(statements)[:2])
 
 
@@ -342,7 +338,7 @@ def figures(found: Ablation) -> tuple[Figure, ...]:
     every = [
         atlas(
             found.scores,
-            metrics=[f"{MOST_TOLD}_ablation_nats"],
+            metrics=[f"{TOLD}_ablation_nats"],
             labels=found.labels,
             name="effects-atlas",
             part=OPENING,

@@ -30,7 +30,7 @@ from headway.report.models.page import OPENING, ModelPage
 from headway.report.models.xray import draw_paths
 
 SITES: dict[PatchSite, str] = {
-    "z": "context",
+    "z": "output (z)",
     "q": "queries",
     "k": "keys",
     "v": "values",
