@@ -327,8 +327,9 @@ def _together(found: Ablation) -> str:
     repair = found.repair if isinstance(found, AblationTogether) else None
     if repair is None or repair.others is None:
         return ""
-    statements = repair.group_statements(repair.others, TOLD)
-    return " ".join(each.sentence for each in list(statements)[:2])
+    statements = list(repair.group_statements(repair.others, TOLD))
+    first = statements[:2]
+    return " ".join(each.sentence for each in first)
 
 
 def figures(found: Ablation) -> tuple[Figure, ...]:
