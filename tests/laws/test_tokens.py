@@ -14,11 +14,11 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 406_711,
-    "code lines": 38_922,
+    "tokens": 406_628,
+    "code lines": 38_920,
     "dense modules": 75,
     "functions above 400 tokens": 20,
-    "comprehensions in 1,000 lines": 73,
+    "comprehensions in 1,000 lines": 72,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 48,
 }
