@@ -180,7 +180,7 @@ _FEWEST_FITTED = 2
 
 
 def _notes(material: ReportData) -> Any:
-    """What to know of the fits, in the upper right corner of the panel."""
+    """The notes on the fits, in the upper right corner of the panel."""
     notes: dict[str, list[str]] = {}
     for fit in entries(material):
         if fit.note and len(fit.arms) > _FEWEST_FITTED:
