@@ -212,7 +212,7 @@ FINDINGS = {
         "Randomly rotated circuits score {null:z.2f}."
     ),
     "composition_on_text": (
-        "Pairs of heads with {name} ({into}) on the text above chance: {n}. The strongest pairs: {pairs}. Numbers are "
+        "Pairs of heads with {name} ({into}) above chance on the text: {n}. The strongest pairs: {pairs}. Numbers are "
         "composition scores of the weights. In parentheses: the share of the later head's {of} that comes from the "
         "earlier head, {nats:z.2f} nats for the first pair ({drawn:z.2f} for random heads). Randomly rotated "
         "circuits score {null:z.2f}."
@@ -234,7 +234,7 @@ FINDINGS = {
         "{what} ({kind} ablation): too few sequences ({n}) for {claims} tests at once. Give a text of {least} "
         "documents or more."
     ),
-    "rarely_felt": "No interval for {heads}: too few of {n} sequences show an effect. Add about {more} sequences.",
+    "rarely_felt": "No interval for {heads}: too few of {n} sequences show an effect. Sequences to add: about {more}.",
     "pairs": "Interactions of pairs ({kind} ablation, nats per token): {pairs:2}.",
     "interaction": (
         "An interaction is the effect of both heads minus the effects of each alone. Above 0, the heads are redundant; "

@@ -67,7 +67,7 @@ def heads(found: Ablation) -> Table:
 
 def _mattering(found: Ablation, kind: Kind) -> str:
     effects = found.exact.single[kind]
-    return "–" if np.isnan(_joined(effects.corrected_interval())).any() else str(len(beyond(effects, MATTERS)))
+    return "–" if np.isnan(_joined(effects.corrected_interval())).all() else str(len(beyond(effects, MATTERS)))
 
 
 def percent(value: float) -> str:
