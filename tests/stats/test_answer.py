@@ -50,9 +50,9 @@ def test_what_holds_for_a_family_stands_below_its_verdicts():
     assert list(answer(given)) == [
         "a beats b",
         "c beats d",
-        "there is no interval before 3 seeds are finished; lower is better",
+        "There is no interval before 3 seeds are finished. Lower is better.",
         "e",
-        "there is no interval at 3 seeds: a difference needs 3 seeds that all of its arms have; lower is better",
+        "There is no interval at 3 seeds, since a difference needs 3 seeds that all of its arms have. Lower is better.",
     ]
 
 

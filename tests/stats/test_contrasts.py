@@ -81,10 +81,10 @@ def test_the_arms_of_a_contrast_share_their_spread_and_contrasts_are_told_first(
     assert one.outcome == other.outcome == "apart"
     said = list(answer(built))
     assert said[0] == one.sentence
-    assert said[2].startswith("95 % intervals that hold for all 2 contrasts at once; ")
+    assert said[2].startswith("The 95 % intervals hold for all 2 contrasts at once. ")
     assert one.sentence.startswith("down vs flat: better, evaluation MSE −10.")
-    assert said[-2].startswith("95 % intervals that hold for all 4 comparisons at once")
-    assert said[-1].startswith("contrasts and comparisons are corrected separately for multiple testing. ")
+    assert said[-2].startswith("The 95 % intervals hold for all 4 comparisons at once.")
+    assert said[-1].startswith("Contrasts and comparisons are corrected separately for multiple testing. ")
 
 
 def test_the_negated_contrast_has_the_negated_answer(made):
@@ -236,7 +236,7 @@ def test_near_a_ceiling_errors_are_compared():
     family, found, said = accuracies([0.9990, 0.9991, 0.9989, 0.9990], [0.9980, 0.9981, 0.9979, 0.9980])
     assert (family.rule, found.outcome, found.of_errors) == ("blocks", "apart", True)
     assert said.startswith("2 heads vs 1 head: better, errors (1 − accuracy) −50.1 % (")
-    assert said.endswith("since many values are near 1, errors (1 − accuracy) are compared; lower is better")
+    assert said.endswith("Since many values are near 1, errors (1 − accuracy) are compared. Lower is better.")
     *_, said = accuracies([0.9988, 0.9992, 0.9989, 0.9990], [0.9990, 0.9989, 0.9991, 0.9990])
     assert said.startswith("2 heads vs 1 head: no clear difference, errors (1 − accuracy) ")
 

@@ -66,8 +66,8 @@ def test_every_form_has_the_same_rows():
 def test_a_note_of_each_family_stands_in_the_forms_that_are_read():
     found = table(comparison(), comparison("c"))
     (note,) = found.notes
-    assert "intervals that hold for all 2 comparisons at once" in note
-    assert found.to_latex().startswith("% 95 % intervals that hold")
+    assert "intervals hold for all 2 comparisons at once" in note
+    assert found.to_latex().startswith("% The 95 % intervals hold")
     assert found.to_markdown().endswith(f"\n\n{note}\n")
     assert note in found.to_html()
 

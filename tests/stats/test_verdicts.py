@@ -126,7 +126,7 @@ def test_before_a_look_there_is_only_an_estimate():
     assert say(told(-1.0, 0, 0, "open", n_pairs=2, **NO_TEST), waiting) == (
         "descending vs constant: no verdict yet, evaluation loss −1.0 % (2 seeds of 3 needed)"
     )
-    assert scope(waiting, []) == "there is no interval before 3 seeds are finished; lower is better"
+    assert scope(waiting, []) == "There is no interval before 3 seeds are finished. Lower is better."
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ def test_a_difference_without_sides_is_told_by_its_name():
 def test_what_a_share_can_detect_is_in_percentage_points():
     family = replace(FAMILY, size=1, metric="accuracy")
     found = [told(0.1, -0.2, 0.4, "open", metric="accuracy", unit="fraction", detectable=0.272)]
-    assert "can detect differences of about 27.2 percentage points (80 % power); higher" in scope(family, found)
+    assert "can detect differences of about 27.2 percentage points (80 % power). Higher" in scope(family, found)
     errors = scope(replace(family, of_errors=True), [replace(found[0], of_errors=True)])
-    assert "differences of about 0.272 (80 % power); since many values are near 1, errors (1 − accuracy)" in errors
+    assert "differences of about 0.272 (80 % power). Since many values are near 1, errors (1 − accuracy)" in errors
 
 
 def test_notes_follow():
@@ -174,21 +174,21 @@ def test_notes_follow():
 def test_what_holds_for_a_family_is_told_once():
     found = [told(0.1, -0.4, 0.6, "same"), told(0.1, -0.4, 0.6, "open", se=None, detectable=per_cent(2.4))]
     assert scope(replace(FAMILY, size=2), found) == (
-        "95 % intervals that hold for all 2 comparisons at once, at interim analysis 2 of 2; this experiment can "
-        "detect differences of about 2.0 to 2.4 % (80 % power); "
-        "lower is better"
+        "The 95 % intervals hold for all 2 comparisons at once, at interim analysis 2 of 2. This experiment can "
+        "detect differences of about 2.0 to 2.4 % (80 % power). Lower is better."
     )
-    both = "95 % intervals that hold at once for the 2 comparisons here and 11 more that were asked, at interim "
+    both = "The 95 % intervals hold at once for the 2 comparisons here and 11 more that were asked, at interim "
     assert scope(FAMILY, found).startswith(both), "what was not run is not counted, and its correction stays"
     alone = replace(FAMILY, size=1)
-    said = "a 95 % interval, at interim analysis 2 of 2; this experiment can detect differences of about 2.0 % ("
+    said = "The comparison has a 95 % interval, at interim analysis 2 of 2. This experiment can detect differences of "
+    said += "about 2.0 % ("
     assert scope(alone, found[:1]).startswith(said)
     few = [told(-1.0, 0, 0, "few", n_pairs=2, **NO_TEST)]
     assert scope(replace(FAMILY, look=1), few) == (
-        "there is no interval at 3 seeds: a difference needs 3 seeds that all of its arms have; lower is better"
+        "There is no interval at 3 seeds, since a difference needs 3 seeds that all of its arms have. Lower is better."
     )
     alike = [replace(few[0], outcome="none", n_pairs=3)]
-    assert "there is no interval at 3 seeds: no difference varies from seed to seed; lower" in scope(
+    assert "There is no interval at 3 seeds, since no difference varies from seed to seed. Lower" in scope(
         replace(FAMILY, look=1), alike
     )
 
@@ -222,7 +222,7 @@ def test_rounding_does_not_hide_what_decides_a_verdict(one, shown):
 
 def test_three_to_five_seeds_name_the_assumption_that_carries_their_verdicts():
     three = told(-1.6, -2.1, -1.1, "apart", n_pairs=3)
-    assert "with 3 seeds, " in carried_by(FAMILY, [three])
+    assert "With 3 seeds, " in carried_by(FAMILY, [three])
     assert carried_by(FAMILY, [three]).endswith("its p-value cannot be below 0.25 with these seeds")
     assert carried_by(FAMILY, [replace(three, n_pairs=6)]) == carried_by(FAMILY, [replace(three, outcome="open")]) == ""
 

@@ -59,11 +59,11 @@ AWAITED = "{evidence} of {awaited} needed"
 GEOMETRIC = "ratio of geometric means; {evidence}"
 TOO_WIDE = "too wide to interpret"
 CARRIED_BY = (
-    "with {n} seeds, verdicts assume normally distributed differences, and equal variances in arms that are compared "
+    "With {n} seeds, verdicts assume normally distributed differences, and equal variances in arms that are compared "
     "together. A sign-flip test needs neither assumption, but its p-value cannot be below {least_p:g} with these seeds"
 )
 TWO_FAMILIES = (
-    "contrasts and comparisons are corrected separately for multiple testing. The family-wise error rate is 5 % for "
+    "Contrasts and comparisons are corrected separately for multiple testing. The family-wise error rate is 5 % for "
     "each of the two families, and at most 10 % for both together"
 )
 CHOSEN_RATES = "the learning rates were chosen on the seeds that these verdicts use"

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from headway.base.text import TEN_TIMES, Amount, counted, decimal, listed, span
+from headway.base.text import TEN_TIMES, Amount, capital, counted, decimal, join, listed, span
 from headway.base.words import CARRIED_BY, NO_SEEDS, PHRASES, Kind, Verdict, interval_name, verdict_sentence
 from headway.config.arms import Arm
 from headway.config.contrasts import Contrast
@@ -281,32 +281,32 @@ def called(contrast: Contrast, experiment: Experiment) -> str:
 
 
 def scope(family: Family, differences: Sequence[Difference]) -> str:
-    """Return a sentence for a whole family: its intervals' level and what it can detect."""
+    """Return the sentences for a whole family: its intervals' level and what it can detect."""
     of = {"comparisons": "comparison", "contrasts": "contrast"}[family.of]
     if family.rule == "shares":
         return (
-            f"{counted(family.size, of)} of shares of seeds: each share has a Wilson 95 % interval, and "
-            f"differences are tested by McNemar's exact test (mid-p) with Holm's correction{_at_look(family)}"
+            f"Each share of seeds has a Wilson 95 % interval. McNemar's exact test (mid-p), with Holm's correction for "
+            f"{counted(family.size, of)}, tests the differences{_at_look(family)}."
         )
     metric = METRICS[family.metric]
-    better = "" if metric.better is None else f"; {metric.better} is better"
+    better = "" if metric.better is None else f"{capital(metric.better)} is better."
     if family.of_errors:
         metric = of_errors(metric)
-        better = f"; since many values are near 1, {metric.name} are compared; lower is better"
+        better = f"Since many values are near 1, {metric.name} are compared. Lower is better."
     if family.look is None:
-        return f"there is no interval before {counted(family.awaited, 'seed')} are finished{better}"
+        return join(f"There is no interval before {counted(family.awaited, 'seed')} are finished.", better)
     if not any(c.interval for c in differences):
         enough = max((c.n_pairs for c in differences), default=0) >= FEWEST
         few = f"a difference needs {FEWEST} seeds that all of its arms have"
         why = "no difference varies from seed to seed" if enough else few
-        return f"there is no interval at {counted(family.awaited, 'seed')}: {why}{better}"
+        return join(f"There is no interval at {counted(family.awaited, 'seed')}, since {why}.", better)
     sure = f"{100 * (1 - family.plan.level):.3g} %"  # less than 95 % where a plan was prolonged
     here = sum(not getattr(each, "late", False) for each in differences)
     besides = family.size - here
     more = f"at once for the {counted(here, of)} here and {besides} more that {'was' if besides == 1 else 'were'} asked"
-    together = f"intervals that hold {more if besides > 0 else f'for all {family.size} {of}s at once'}"
-    for_all = f"{sure} {together}" if family.size > 1 else f"a {sure} interval"
-    return "; ".join([f"{for_all}{_at_look(family)}", *_detectable(differences, metric)]) + better
+    together = f"The {sure} intervals hold {more if besides > 0 else f'for all {family.size} {of}s at once'}"
+    for_all = together if family.size > 1 else f"The {of} has a {sure} interval"
+    return join(f"{for_all}{_at_look(family)}.", _detectable(differences, metric), better)
 
 
 def carried_by(family: Family, differences: Sequence[Difference]) -> str:
@@ -326,13 +326,13 @@ def _at_look(family: Family) -> str:
     return f", at interim analysis {family.look} of {looks}" if looks > 1 and family.look is not None else ""
 
 
-def _detectable(differences: Sequence[Difference], metric: Metric) -> list[str]:
+def _detectable(differences: Sequence[Difference], metric: Metric) -> str:
     in_unit = bool(differences) and not differences[0].is_logarithmic
     sizes = sorted(
         size for c in differences if (size := c.detectable if in_unit else c.as_share(c.detectable)) is not None
     )
     if not sizes:
-        return []
+        return ""
     if in_unit:
         factor, unit = unit_of(metric)
         said = f"{span([factor * size for size in sizes])} {unit}".rstrip()
@@ -340,7 +340,7 @@ def _detectable(differences: Sequence[Difference], metric: Metric) -> list[str]:
         write = Amount.of_share(sizes[0] if sizes[-1] < TEN_TIMES else sizes[-1], None)
         one = write(sizes[0]) == write(sizes[-1])
         said = write(sizes[0]) if one else write.prefix + write(sizes[0], sizes[-1])
-    return [f"this experiment can detect differences of about {said} (80 % power)"]
+    return f"This experiment can detect differences of about {said} (80 % power)."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,7 +47,7 @@ def test_the_margin_is_that_of_the_plan_which_verdicts_follow(tmp_path: Path) ->
     assert (material.experiment.margin, margin_of(material.results)) == (1.0, 0.25)
     shown = first_screen(material, "").shown
     assert shown is not None
-    assert "Shaded: the margin of ± 0.25 %, within which arms count as equally good." in shown.legend
+    assert "Within the shaded margin of ± 0.25 %, arms count as equally good." in shown.legend
     assert all("1 %" not in row.verdict for row in shown.rows)
     contrast = shown_differences(material).contrasts[1]
     assert contrast.sides == ("ascending", "constant")

@@ -182,7 +182,7 @@ def test_every_family_has_a_table_below_what_holds_for_it(directory: Path) -> No
     results.write(store)
     material = material_of(store)
     (scope, table), *others = laboratory.comparisons(material)
-    assert scope.startswith("95 % intervals that hold for all 2 comparisons at once; this experiment")
+    assert scope.startswith("The 95 % intervals hold for all 2 comparisons at once. This experiment")
     assert "can detect differences of about" in scope
     rows = {row.cells[0]: dict(zip(table.columns, row.cells, strict=True)) for row in table.rows}
     assert list(rows) == ["1 head − 2 heads", "4 heads − 2 heads"]

@@ -122,7 +122,6 @@ def test_figures_of_text_are_drawn_of_text_alone():
         {"complete-h1": shares(0.5, **named), "complete-h2": shares(1.0, **{**named, "n_parameters": 200})},
     )
     assert loss_against_parameters(material) is None
-    assert loss_metric(material).ticks == ""
     assert not loss_metric(material).references
     assert loss_metric(material).axis == "evaluation loss (nats per answer)"
     text = material_of(load("head-progression"), {load("head-progression").arms[0].full_name: [named]})

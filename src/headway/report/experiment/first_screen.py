@@ -343,8 +343,8 @@ def _head(results: Results, shown: Sequence[ShownDifference], *, in_per_cent: bo
 def _legend(shown: Sequence[ShownDifference], margin: float, left_out: str) -> str:
     several = any(len(difference.values) > 1 for difference in shown)
     return join(
-        "Large point: mean over seeds; small points: seeds; bar: interval." if several else "",
-        f"Shaded: the margin of ± {margin:g} %, within which arms count as equally good." if margin else "",
+        "Large points are means over seeds, small points are seeds, and bars are intervals." if several else "",
+        f"Within the shaded margin of ± {margin:g} %, arms count as equally good." if margin else "",
         left_out,
     )
 

@@ -47,7 +47,7 @@ class CommandReportSlice(ReportSlice):
         recorded = {name for arm in material.arms for run in arm.runs for name in _records(run.run.curves())}
         others = sorted(recorded - {primary})[:MOST_COLUMNS]
         names = [primary, *others]
-        caption = f"The last recorded values: {seeds_said(material)}."
+        caption = f"The last recorded values ({seeds_said(material)})."
         return Table(columns=("", *map(metric_name, names)), rows=arm_rows(material, names), caption=caption)
 
     def luck(self, material: ReportData) -> str:  # noqa: ARG002

@@ -64,8 +64,6 @@ FINAL = {
     "tokens": "training tokens",
 }
 """Final metrics in the opening table: name to heading."""
-_OF_ITS_OWN = "; tokens exclude the training of the initial checkpoint"
-_WHICH = " (of its group, or of the experiment)"
 
 
 class TokensReportSlice(ReportSlice):
@@ -129,11 +127,9 @@ class TokensReportSlice(ReportSlice):
             columns=tuple(columns),
             rows=rows,
             caption=join(
-                f"At the end of training: {seeds_said(material)}{_OF_ITS_OWN if _has_init_from(material) else ''}.",
-                f"Column “against its baseline”{_WHICH if material.experiment.groups else ''}: mean over paired seeds; "
-                f"{'higher' if METRICS[primary].better == 'higher' else 'lower'} is better."
-                if relative and any(compared)
-                else "",
+                f"Values at the end of training ({seeds_said(material)}).",
+                "Tokens exclude the training of the initial checkpoint." if _has_init_from(material) else "",
+                "Differences from baselines are means over paired seeds." if relative and any(compared) else "",
                 "Tokens/s and memory are from a short timing of each arm." if material.timings else "",
                 size.busy(material),
             ),

@@ -182,7 +182,7 @@ def table(material: ReportData) -> Table | None:
         columns=("", *map(material.experiment.control_label, controls)),
         rows=tuple(_row(by_control, controls) for by_control in rows.values()),
         caption=(
-            "Each cell: verdict, range of the tested number over arms, and numbers of arms (holds / does not hold / "
+            "A cell has the verdict, the range of the tested number, and numbers of arms (holds / does not hold / "
             "cannot be told). Grey rows use the metric as published, which explains any difference from the row "
             "above. A column's control explains any difference from the first column."
         )

@@ -286,9 +286,7 @@ def heads(found: PatchedModel) -> Table:
     columns = ["", *(name for site in shares for name in (SITES[site], f"{SITES[site]}, estimated")), "estimate"]
     caption = (
         "Restored shares of the metric's difference, exact and by attribution patching (one gradient). "
-        f"If paths through later layers cancel, the estimate fails. {_intervals(found)} "
-        f"On these texts the metric is {number(float(patching.clean.mean()), 3)} (clean) and "
-        f"{number(float(patching.corrupted.mean()), 3)} (corrupted)."
+        f"If paths through later layers cancel, the estimate fails. {_intervals(found)}"
     )
     return Table(columns=columns, rows=rows, caption=caption)
 

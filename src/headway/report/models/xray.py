@@ -184,8 +184,8 @@ def layers(xray: XRay) -> Table:
         cells = [_mean(xray, metric, name) for metric in means] + [_top(xray, metric, name) for metric in tops]
         rows.append(Row(cells=(label, f"{here.n_heads}{kv}x{here.d_head}", *cells)))
     caption = (
-        "“heads”: query heads:KV heads x head width (KV heads only if fewer). Other columns: means over heads or "
-        "pairs of heads (in parentheses: random heads on the same text), or the head with the highest score."
+        "The column “heads” has the numbers of query heads and of KV heads (if fewer), and the width of a head. Other "
+        "columns are means over heads or pairs (in parentheses: random heads), or the head with the highest score."
     )
     return Table(columns=("", "heads", *means.values(), *tops.values()), rows=rows, caption=caption)
 

@@ -85,13 +85,11 @@ class IclReportSlice(ReportSlice):
         rows = arm_rows(material, names)
         if material.one_task and "eval_mse" in names:
             rows += _estimator_rows(material, names)
-        found = material.one_task and bool(material.baselines(material.arms[0]))
         return Table(
             columns=("", *(FINAL[name] for name in names)),
             rows=rows,
             caption=join(
-                f"At the end of training: {seeds_said(material)}"
-                + ("; below, untrained estimators." if found else "."),
+                f"Values at the end of training ({seeds_said(material)}).",
                 PER_OUTPUT if any(declared(arm).task.d_y > 1 for arm in material.arms) else "",
             ),
             hints={FINAL[name]: METRICS[name].sentence for name in names if name in METRICS},
@@ -138,8 +136,10 @@ def _heads_of(arm: ArmResults, run: Finished) -> Table:
         )
         for head in range(n_heads)
     ]
-    dead = f"{heads.dead_heads(run)} of {n_heads} heads are dead (below {100 * heads.DEAD:g} % of the summed |mu w|)."
-    caption = join(dead, "" if task.d_y == 1 else PER_OUTPUT)
+    caption = join(
+        f"{heads.dead_heads(run)} of {n_heads} heads are dead (below {100 * heads.DEAD:g} % of the summed |mu w|).",
+        "" if task.d_y == 1 else PER_OUTPUT,
+    )
     return Table(columns=("head", *HEADS.values()), rows=rows, caption=caption)
 
 
