@@ -1,7 +1,7 @@
 """Results directories that are made up, for figures and pages."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 from support.fabricate import fabricate, material_of, small
 
 from headway.report.charts.figure import Figure
+from headway.report.charts.page import Table
 from headway.report.experiment.data import ReportData
 from headway.store.directory import Store
 
@@ -36,17 +37,20 @@ MOST_SENTENCES, MOST_WORDS = 3, 25
 
 @pytest.fixture(scope="session", autouse=True)
 def captions_are_short() -> Iterator[None]:
-    """A law of the figures that any test here makes: at most three sentences in a caption, of at most 25 words each."""
-    make = Figure.__init__
+    """A law of all figures and tables here: at most three sentences in a caption, of at most 25 words each."""
 
-    def make_checked(figure: Figure, **parts: Any) -> None:
-        make(figure, **parts)
-        sentences = [each for each in re.split(r"(?<=\.) (?=\S)", figure.caption) if each]
-        assert len(sentences) <= MOST_SENTENCES, f"{figure.name}: {figure.caption}"
-        for sentence in sentences:
-            assert len(re.findall(r"\S*\w\S*", sentence)) <= MOST_WORDS, f"{figure.name}: {sentence}"
-            assert sentence[0] == sentence[0].upper(), f"{figure.name}: {sentence}"
+    def checked(make: Callable[..., None]) -> Callable[..., None]:
+        def made(self: Figure | Table, **parts: Any) -> None:
+            make(self, **parts)
+            sentences = re.split(r"(?<=\.) (?=\S)", self.caption)
+            assert len(sentences) <= MOST_SENTENCES, self.caption
+            for sentence in sentences:
+                assert len(re.findall(r"\S*\w\S*", sentence)) <= MOST_WORDS, sentence
+                assert sentence[:1] == sentence[:1].upper(), sentence
+
+        return made
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "__init__", make_checked)
+        for kind in (Figure, Table):
+            patch.setattr(kind, "__init__", checked(kind.__init__))
         yield

@@ -27,6 +27,11 @@ def figure(name: str, *values: float, **changes: object) -> Figure:
     return replace(Figure(name=name, part="Part", title="Title", caption="Words.", chart=chart), **changes)
 
 
+def test_a_caption_of_four_sentences_breaks_a_law_of_these_tests() -> None:
+    with pytest.raises(AssertionError, match="Four"):
+        chart_page.Table(columns=(), rows=(), caption="One. Two. Three. Four.")
+
+
 def test_every_file_is_drawn_anew_and_other_files_stay(tmp_path: Path) -> None:
     paths = chart_page.write_figures(tmp_path, [figure("a", 1, 2), figure("b", 3)])
     assert [path.name for path in paths] == ["a.png", "a.svg", "a.pdf", "b.png", "b.svg", "b.pdf"]

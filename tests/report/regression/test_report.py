@@ -330,7 +330,7 @@ def test_a_figure_is_refused_when_its_chart_is_not_valid() -> None:
     chart = alt.Chart(inline([{"a": 1}])).mark_point().encode(x=alt.X("a:Q"))
     chart.mark = "no such mark"
     with pytest.raises(alt.utils.schemapi.SchemaValidationError):
-        assert Figure(name="x", part="x", title="x", caption="x", chart=chart).spec
+        assert Figure(name="x", part="x", title="x", caption="X.", chart=chart).spec
 
 
 def test_shipped_experiments_have_few_enough_heads_and_arms_for_the_palettes() -> None:

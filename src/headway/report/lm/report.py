@@ -129,8 +129,6 @@ class TokensReportSlice(ReportSlice):
             caption=join(
                 f"Values at the end of training ({seeds_said(material)}).",
                 "Tokens exclude the training of the initial checkpoint." if _has_init_from(material) else "",
-                "Differences from baselines are means over paired seeds." if relative and any(compared) else "",
-                "Tokens/s and memory are from a short timing of each arm." if material.timings else "",
                 size.busy(material),
             ),
             hints={headings[name]: METRICS[name].sentence for name in names if name in METRICS},

@@ -183,8 +183,8 @@ def table(material: ReportData) -> Table | None:
         rows=tuple(_row(by_control, controls) for by_control in rows.values()),
         caption=(
             "A cell has the verdict, the range of the tested number, and numbers of arms (holds / does not hold / "
-            "cannot be told). Grey rows use the metric as published, which explains any difference from the row "
-            "above. A column's control explains any difference from the first column."
+            "cannot be told). Differences of grey rows come from the metric as published, and differences of columns "
+            "from their controls."
         )
         + ("" if _OF_PRUNING.intersection(order) else _NOT_HERE),
     )

@@ -266,7 +266,7 @@ def most_restoring(found: PatchedModel) -> Table:
     ]
     caption = (
         f"The metric is {found.metric}. Each value is the share of the metric's difference that one head restores. "
-        f"Shares need not add up to 100 %. {_intervals(found)}"
+        f"{_intervals(found)}"
     )
     return Table(columns=("", *(SITES[site] for site in shares)), rows=rows, caption=caption)
 
