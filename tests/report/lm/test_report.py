@@ -219,7 +219,7 @@ def test_many_verdicts_under_controls_are_folded(progression: ReportData) -> Non
     shown, _, folded = answer.partition("<details")
     assert "<td>descending vs constant</td>" in shown
     assert "<summary>Each arm against its baseline: 8 comparisons</summary>" in folded
-    assert folded.index("descending vs constant") < folded.index("Under x0.5: 95\xa0% intervals")
+    assert folded.index("descending vs constant") < folded.index("Under x0.5: The 95\xa0% intervals")
     assert "x0.5" not in shown
     assert "24-12-6-3" not in shown
 

@@ -134,7 +134,7 @@ def second_head(material: ReportData) -> Figure | None:
         *points_with_intervals(rows, x, y, colour, up=ENDS, thick=2, size=70, shown=shown),
     ]
     unknown = all(math.isnan(worth.low) for worth in worths)
-    interval = "" if unknown else ", with its 95 % interval"
+    interval = "" if unknown else ", with 95 % intervals"
     return Figure(
         name="second-head",
         part="Outcome",
