@@ -9,19 +9,14 @@ import time
 
 import pytest
 from support.gates import PROGRAM, command
+from support.typed import typed
 
-from headway.cli import main
 from headway.gate.journal import JOURNAL, Journal
 
 
-def typed(capsys, *words):
-    former, sys.argv = sys.argv, ["headway", "gate", *words]
-    try:
-        with pytest.raises(SystemExit) as ended:
-            main()
-    finally:
-        sys.argv = former
-    return ended.value.code or 0, *capsys.readouterr()
+def gate(*words):
+    done = typed("gate", *words)
+    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture
@@ -34,16 +29,16 @@ def folder(tmp_path, monkeypatch):
 INIT = ("init", "gate", "--metric", "loss", "--run", command(0.0), "--margin", "0.02")
 
 
-def test_each_decision_has_its_exit_code_and_one_line_of_json(folder, capsys, monkeypatch):
+def test_each_decision_has_its_exit_code_and_one_line_of_json(folder, monkeypatch):
     monkeypatch.setattr("secrets.randbelow", lambda most: 100)
     monkeypatch.setattr("secrets.randbits", lambda bits: 1)
-    code, out, _ = typed(capsys, *INIT)
+    code, out, _ = gate(*INIT)
     assert (code, out) == (
         0,
         "gate: keeping a change takes 7 to 12 pairs of runs; try a change with `headway gate try`\n",
     )
     for worth, expected in ((0.1, ("keep", 0)), (0.05, ("discard", 10)), (0.112, ("undecided", 11))):
-        code, out, err = typed(capsys, "try", "gate", "--run", command(worth), "--name", f"worth-{worth}")
+        code, out, err = gate("try", "gate", "--run", command(worth), "--name", f"worth-{worth}")
         verdict = json.loads(out)
         assert (verdict["verdict"], code) == expected
         assert out.count("\n") == 1
@@ -76,23 +71,23 @@ def test_each_decision_has_its_exit_code_and_one_line_of_json(folder, capsys, mo
         (("keep",), "No such command 'keep'"),
     ],
 )
-def test_bad_input_says_what_to_type(folder, capsys, words, message):
-    code, out, err = typed(capsys, *words)
+def test_bad_input_says_what_to_type(folder, words, message):
+    code, out, err = gate(*words)
     assert (code, out) == (2, "")
     assert message in err
     assert not (folder / "gate").exists()
 
 
-def test_a_second_gate_in_a_directory_is_refused(folder, capsys):
-    typed(capsys, *INIT)
-    code, _, err = typed(capsys, *INIT)
+def test_a_second_gate_in_a_directory_is_refused(folder):
+    gate(*INIT)
+    code, _, err = gate(*INIT)
     assert code == 2
     assert "gate is a gate already; continue with `headway gate try gate`" in err
 
 
-def test_a_champion_that_fails_is_an_error(folder, capsys):
-    typed(capsys, *INIT[:5], command(0.0).replace("{seed}", "{seed}x"), *INIT[6:])
-    code, out, err = typed(capsys, "try", "gate", "--run", command(0.1))
+def test_a_champion_that_fails_is_an_error(folder):
+    gate(*INIT[:5], command(0.0).replace("{seed}", "{seed}x"), *INIT[6:])
+    code, out, err = gate("try", "gate", "--run", command(0.1))
     assert (code, out) == (1, "")
     assert "error: the champion failed, so nothing is decided (baseline, seed " in err
     assert err.endswith("-champion.log); try again to continue\n")
@@ -118,9 +113,9 @@ def wait_for_lines(folder, n):
 
 
 @pytest.mark.slow
-def test_nothing_recorded_is_lost_by_kills(folder, capsys):
+def test_nothing_recorded_is_lost_by_kills(folder):
     (folder / "train.py").write_text(SLOW)
-    typed(capsys, *INIT)
+    gate(*INIT)
     known = []
     for n in (2, 3, 5, 8, 9):
         process = started(folder)
@@ -143,9 +138,9 @@ def test_nothing_recorded_is_lost_by_kills(folder, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_stops_the_run_too(folder, capsys, how):
+def test_an_interrupt_stops_the_run_too(folder, how):
     (folder / "train.py").write_text(PROGRAM + "import os, time; print(os.getpid(), flush=True); time.sleep(60)\n")
-    typed(capsys, *INIT)
+    gate(*INIT)
     process = started(folder)
     wait_for_lines(folder, 2)
     logs = folder / "gate" / "logs"
@@ -162,9 +157,9 @@ def test_an_interrupt_stops_the_run_too(folder, capsys, how):
 
 
 @pytest.mark.slow
-def test_of_two_callers_at_once_the_second_gets_one_sentence(folder, capsys):
+def test_of_two_callers_at_once_the_second_gets_one_sentence(folder):
     (folder / "train.py").write_text(SLOW)
-    typed(capsys, *INIT)
+    gate(*INIT)
     first = started(folder)
     wait_for_lines(folder, 2)
     second = started(folder, "other", 0.2)

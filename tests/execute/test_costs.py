@@ -1,7 +1,6 @@
 """`headway plan`: parameters, time and memory, with and without a trial."""
 
 import io
-import os
 import re
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from support.typed import typed
 
 from headway import api
 from headway.config.load import load
@@ -17,16 +17,6 @@ from headway.execute import costs as module
 from headway.execute.costs import costs, preflight, remarks
 from headway.report.plan import PlannedCosts
 from headway.store.environment import slots
-
-
-def headway(*arguments, columns=80):
-    return subprocess.run(
-        [sys.executable, "-m", "headway", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": str(columns), "OMP_NUM_THREADS": "1"},
-    )
 
 
 def plan(experiment, *, trial=True):
@@ -167,7 +157,7 @@ def test_plan_refuses_what_run_refuses(tmp_path, cache):
         for verb in (["plan", "--no-timing"], ["run", "--out", str(tmp_path / "out")]):
             name, *options = verb
             options += ["--arms", "constant-low", "--set", *setting.split(), "--set", "samples=null"]
-            done = headway(name, "head-progression", *options)
+            done = typed(name, "head-progression", *options)
             assert done.returncode == 2
             said.append(done.stderr.splitlines()[-1])
         assert said[0].startswith(message)
@@ -179,7 +169,7 @@ def test_a_book_is_planned_with_a_note_and_a_warning(tmp_path, cache):
     book = tmp_path / "book.txt"
     book.write_text("\n".join(f"This is line {n} of a book that has no end." for n in range(3_000)))
     settings = ["--set", f"task.corpus={book}", "--set", "model.n_positions=256", "--set", "task.tokenizer=bytes"]
-    done = headway("plan", "head-progression", "--no-timing", "--arms", "constant-low,descending-low", *settings)
+    done = typed("plan", "head-progression", "--no-timing", "--arms", "constant-low,descending-low", *settings)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines() == [
         "warning: 128 of 256 learned positions are never trained, since task.n_ctx is 128; "
@@ -219,12 +209,11 @@ def test_no_trial_needs_no_torch():
     assert done.stdout.splitlines()[-1] == "None False", done.stderr
 
 
-@pytest.mark.slow
 def test_wrong_names_on_the_command_line():
-    done = headway("plan", "head-progresion")
+    done = typed("plan", "head-progresion")
     assert done.returncode == 2
     assert "did you mean head-progression or " in done.stderr
-    assert headway("plan", "gpt2", "--out", "shares.gif").returncode == 2
+    assert typed("plan", "gpt2", "--out", "shares.gif").returncode == 2
 
 
 def many(n_rates, **changed):
@@ -315,7 +304,7 @@ def test_what_does_not_fit_into_memory_is_said_before_anything_is_run(monkeypatc
 @pytest.mark.slow
 def test_what_is_timed_is_said_where_nobody_looks(tmp_path):
     (tmp_path / "many.yaml").write_text(many(2).dump())
-    done = headway("plan", str(tmp_path / "many.yaml"))
+    done = typed("plan", str(tmp_path / "many.yaml"))
     assert done.returncode == 0
     assert "timing 2 shapes on this machine (--no-timing skips this) ..." in done.stderr
 

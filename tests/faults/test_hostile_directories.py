@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from faults import damager
 from support import quadratic
+from support.typed import typed
 
 from headway.base import files
 from headway.base.identity import DIGEST, signed
-from headway.cli import main
 from headway.errors import DeclarationError, ResultsError
 from headway.execute.slurm import _log_folder
 from headway.execute.work import DONE, FAILED, work
@@ -180,12 +180,12 @@ def test_a_document_lets_no_file_be_run_that_its_directory_does_not_keep(directo
 @pytest.mark.slow
 def test_a_short_fuzz_finds_nothing(tmp_path):
     """In a process of its own, which forks: this one may have used torch's threads."""
-    code = "from faults import fuzz_directories as f; print(f.fuzz(directories=40, seed=7, kinds=('icl',)))"
+    code = "from faults import fuzz_directories as f; print(f.fuzz(directories=20, seed=7, kinds=('icl',)))"
     told = {**os.environ, "PYTHONPATH": str(FUZZER.parents[1])}
     done = subprocess.run(
         [sys.executable, "-c", code], env=told, cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert done.stdout.endswith("(40, [])\n"), done.stdout
+    assert done.stdout.endswith("(20, [])\n"), done.stdout
 
 
 @pytest.mark.parametrize("name", ["seal.json", "metrics.jsonl", "checkpoint", "tokenizer.json", "curves.json"])
@@ -230,7 +230,7 @@ PWN = "\x1b]0;pwn\x07"
 @pytest.mark.parametrize(
     ("verb", "state"), [("status", "failed"), ("compare", "failed"), ("verify", "failed"), ("status", "running")]
 )
-def test_nothing_that_a_directory_says_steers_a_terminal(tmp_path, verb, state, monkeypatch, capsys):
+def test_nothing_that_a_directory_says_steers_a_terminal(tmp_path, verb, state):
     directory = tmp_path / "directory"
     run = quadratic.fresh_run(directory)
     told = json.loads((run.path / "run.json").read_text())
@@ -242,12 +242,8 @@ def test_nothing_that_a_directory_says_steers_a_terminal(tmp_path, verb, state, 
     odd = directory / "runs" / "\x1b[31mred" / "seed-0"
     odd.mkdir(parents=True)
     (odd / "run.json").write_text("{}")
-    monkeypatch.setattr(sys, "argv", ["headway", verb, str(directory)])
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "2000")
-    with pytest.raises(SystemExit):
-        main()
-    said = "".join(capsys.readouterr())
+    done = typed(verb, directory, FORCE_COLOR="1", COLUMNS="2000")
+    said = done.stdout + done.stderr
     plain = re.sub(r"\x1b\[[0-9;]*m(?!red)", "", said)  # colours are Headway's own
     assert not re.findall(r"[\x00-\x08\x0b-\x1f\u202e]", plain)
     assert "⟨U+001B⟩[31mred" in said

@@ -17,7 +17,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    store = headway.run("icl-heads", tmp_path_factory.mktemp("published") / "icl-heads", seeds=1)
+    folder = tmp_path_factory.mktemp("published") / "icl-heads"
+    store = headway.run("icl-heads", folder, seeds=1, timing=False, figures=False)
     return {run.spec.model.n_heads: run for run in store.runs()}
 
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from support import quadratic
+from support.typed import typed
 from typer.testing import CliRunner
 
 import headway
@@ -55,7 +56,7 @@ def test_a_directory_is_told_from_an_experiment(directory, tmp_path):
 
 
 def test_a_directory_of_other_things_is_told(tmp_path):
-    done = headway_run(tmp_path)
+    done = typed("run", tmp_path)
     assert done.returncode == 2
     assert f"error: {tmp_path} is not a results directory of Headway: it has no experiment.yaml" in done.stderr
 
@@ -95,10 +96,9 @@ def test_run_goes_on_with_a_directory_and_repeats_nothing(directory):
     assert names(asked_in(directory))[0] == ("fast", 0), "a finished run that is gone was asked for, too"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("option", [("--set", "training.steps=3"), ("--scale", "paper"), ("--out", "elsewhere")])
 def test_what_would_change_it_is_refused(directory, option):
-    done = headway_run(directory, *option)
+    done = typed("run", directory, *option)
     assert done.returncode == 2
     assert f"{directory} is a results directory" in done.stderr
     assert f"leave {option[0]} out, or begin another experiment from a file" in done.stderr

@@ -4,13 +4,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from support import quadratic, stored
+from support.typed import typed
 from typer.testing import CliRunner
 
 from headway.base.files import Content, json_text
@@ -140,7 +139,6 @@ def test_an_interrupted_run_is_looked_at_as_it_would_be_gone_on_with(path):
     ]
 
 
-@pytest.mark.slow
 def test_a_directory_without_any_seal_is_refused_by_every_verb(path):
     stored.strip(path)
     file = path / "runs/slow/seed-0/run.json"
@@ -153,8 +151,7 @@ def test_a_directory_without_any_seal_is_refused_by_every_verb(path):
     )
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     for words in (*((verb, path) for verb in VERBS), ("drop", path, "slow"), ("run", path), ("worker", path)):
-        command = [sys.executable, "-m", "headway", *map(str, words)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = typed(*words)
         assert (done.returncode, done.stderr) == (2, said), words
     with pytest.raises(ResultsError, match=r"experiment\.yaml has no seal"):
         Store.create(path, quadratic.experiment())
