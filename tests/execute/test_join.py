@@ -124,14 +124,6 @@ def test_any_number_of_workers_and_a_driver_share_a_directory(tmp_path):
     assert quadratic.lasting(Store.open(directory).run("slow", 3)) == quadratic.lasting(whole)
 
 
-def test_a_directory_of_a_later_headway_is_refused(tmp_path):
-    directory = directory_of(tmp_path)
-    file = Store.open(directory).runs()[0].path / "run.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "schema": 7}))
-    with pytest.raises(ResultsError, match=r"by a later version of Headway \(schema 7 of .*; this version has 1\)"):
-        work(joining(directory))
-
-
 def test_a_directory_that_is_none_is_an_error(tmp_path):
     with pytest.raises(ResultsError, match="there is no such directory"):
         work(joining(tmp_path / "nowhere"))

@@ -200,28 +200,18 @@ def _of(pid):
     return Holder(host="", machine="", pid=pid, started=0.0)
 
 
-def test_one_that_says_that_it_ends_is_waited_for_and_followed_by_another(tmp_path):
+@pytest.mark.parametrize("said", ["74 ends", "0"], ids=["it says that it ends", "it was killed between two runs"])
+def test_one_that_has_ended_is_followed_by_another(tmp_path, said):
     place, folders = double(tmp_path)
-    (folders[0] / "code").write_text("74 ends")
+    (folders[0] / "code").write_text(said)
     (folders[1] / "code").write_text("0")
     worker = place.start(folders[0], log=folders[0] / "log.txt")
     quadratic.wait_until(lambda: worker.ended is not None)
-    assert worker.ended == 74
+    assert worker.ended == int(said.split()[0])
+    if said == "0":
+        worker.served.process.kill()
+        worker.served.process.wait()
     assert worker.served.process.poll() is not None, "what it held is free"
-    again = place.start(folders[1], log=folders[1] / "log.txt")
-    quadratic.wait_until(lambda: again.ended is not None)
-    assert again.ended == 0
-    place.rest()
-
-
-def test_one_that_was_killed_between_two_runs_is_followed_by_another(tmp_path):
-    place, folders = double(tmp_path)
-    (folders[0] / "code").write_text("0")
-    (folders[1] / "code").write_text("0")
-    worker = place.start(folders[0], log=folders[0] / "log.txt")
-    quadratic.wait_until(lambda: worker.ended is not None)
-    worker.served.process.kill()
-    worker.served.process.wait()
     again = place.start(folders[1], log=folders[1] / "log.txt")
     quadratic.wait_until(lambda: again.ended is not None)
     assert again.ended == 0

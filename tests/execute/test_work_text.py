@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from faults.kills import lasting
 from rich.console import Console
 from support import quadratic, small_text
 
@@ -39,20 +40,6 @@ def fresh_run(directory, arm="falling", **document) -> Run:
 
 def train(run, *options) -> int:
     return subprocess.run([*WORKER, str(run.path), "--device", "cpu", *options], check=False).returncode
-
-
-def lasting(run):
-    """What must be the same in two runs of one content."""
-    run = Run.open(run.path)
-    kept = lambda record: {key: value for key, value in record.items() if not key.endswith(verify.PASSING)}  # noqa: E731
-    return {
-        "status": run.status,
-        "metrics": kept(run.metrics),
-        "records": [kept(record) for record in run.records()],
-        "samples": run.samples(),
-        "weights": {name: value.tobytes() for name, value in run.weights().items()},
-        "heads": {path.name: path.read_bytes() for path in (run.path / "heads").glob("*")},
-    }
 
 
 def everything(steps):
