@@ -15,7 +15,7 @@ import pytest
 import torch
 from faults.fuzz_experiments import guarded, wrong_with
 from faults.fuzz_folders import models
-from safetensors.numpy import load_file, save_file
+from support.folders import edit, rewrite
 from support.typed import typed
 
 import headway
@@ -41,11 +41,6 @@ def folder_of(kinds, tmp_path):
     return lambda name: shutil.copytree(kinds[name], tmp_path / name)
 
 
-def edit(folder, name="config.json", **changes):
-    content = json.loads((folder / name).read_text())
-    (folder / name).write_text(json.dumps({**content, **changes}))
-
-
 def told(*line):
     """What the command line says of a line that it refuses."""
     said = typed(*line)
@@ -67,12 +62,6 @@ def refused(folder, problem, open_it=None):
     assert wrong_with(said[0]) is None
     assert len(said[0]) < 5_000
     return said[0]
-
-
-def arrays_of(folder, change):
-    arrays = load_file(folder / "model.safetensors")
-    change(arrays)
-    save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 DECLARED = [
@@ -242,7 +231,7 @@ def test_hostile_weights_are_refused(content, problem, folder_of):
 @pytest.mark.parametrize(("number", "name"), [(np.nan, "gpt2"), (np.inf, "llama"), (-np.inf, "neo")])
 def test_weights_that_are_no_numbers_are_neither_written_with_nor_exported(number, name, folder_of, tmp_path):
     folder = folder_of(name)
-    arrays_of(folder, lambda arrays: arrays[max(arrays)].reshape(-1).__setitem__(0, number))
+    rewrite(folder, lambda arrays: arrays[max(arrays)].reshape(-1).__setitem__(0, number))
     said = refused(
         folder, f"{name}: weights are NaN or infinite, so it cannot generate text (", partial(open_model, for_="write")
     )
@@ -450,7 +439,7 @@ def test_weights_of_whole_numbers_are_named(name, kind, said, folder_of):
         changed.append(next(key for key in sorted(arrays) if arrays[key].ndim == 2 and arrays[key].dtype == np.float32))
         arrays[changed[0]] = (100 * arrays[changed[0]]).astype(kind)
 
-    arrays_of(folder, change)
+    rewrite(folder, change)
     told = refused(
         folder, "weights have no floating-point type that Headway reads (float64, float32, float16, bfloat16)"
     )
@@ -480,5 +469,5 @@ def test_a_type_that_is_none_is_refused(said, folder_of):
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_weights_that_are_no_numbers_are_not_traced_in_python_either(name, folder_of):
     folder = folder_of(name)
-    arrays_of(folder, lambda arrays: arrays[max(arrays)].reshape(-1).__setitem__(0, np.nan))
+    rewrite(folder, lambda arrays: arrays[max(arrays)].reshape(-1).__setitem__(0, np.nan))
     refused(folder, f"{name}: weights are NaN or infinite, so its heads cannot be measured (")

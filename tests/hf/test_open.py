@@ -1,14 +1,13 @@
 """Any local folder of Hugging Face, opened without a network, and what is wrong with those that are not."""
 
-import json
 import sys
 
 import pytest
 import tokenizers
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
 from support import drawn, zoo
+from support.folders import edit, rewrite
 
 import headway
 from headway.data.tokenizer import bytes_tokenizer
@@ -23,17 +22,6 @@ def saved(tmp_path):
         return tmp_path
 
     return save
-
-
-def rewrite(folder, change):
-    arrays = load_file(folder / "model.safetensors")
-    change(arrays)
-    save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
-
-
-def edit(folder, **changes):
-    config = json.loads((folder / "config.json").read_text()) | changes
-    (folder / "config.json").write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
 
 
 KINDS = {"bert": "masked", "t5": "encoder-decoder", "bart": "encoder-decoder"}

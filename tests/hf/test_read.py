@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from safetensors.numpy import load_file, save_file
+from support.folders import edit, rewrite
 from support.tolerance import assert_same
 
 import headway
@@ -64,17 +64,6 @@ def made(config, folder, **options):
 def gpt2(tmp_path):
     made(CONFIGS["gpt2"], tmp_path)
     return tmp_path
-
-
-def edit(folder, **changes):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **changes}))
-
-
-def rewrite(folder, change):
-    arrays = load_file(folder / "model.safetensors")
-    change(arrays)
-    save_file(arrays, folder / "model.safetensors")
 
 
 @pytest.mark.parametrize("name", CONFIGS)
