@@ -51,8 +51,7 @@ def p_of(rng: np.random.Generator, series: Series, n: int, n_seeds: int, common:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n", [15, 40])
-@pytest.mark.parametrize("n_seeds", [4, 5])
+@pytest.mark.parametrize(("n", "n_seeds"), [(15, 4), (40, 5)])
 def test_chance_is_found_in_1_of_20_experiments(kind: str, n: int, n_seeds: int) -> None:
     rng = np.random.default_rng([n, n_seeds])
     found = [p_of(rng, KINDS[kind], n, n_seeds) < 0.05 for _ in range(SWEEPS)]

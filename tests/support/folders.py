@@ -9,9 +9,9 @@ from safetensors.numpy import load_file, save_file
 
 
 def edit(folder: Path, name: str = "config.json", **changes: Any) -> None:
-    """Change keys of a file; None takes a key away."""
-    content = json.loads((folder / name).read_text()) | changes
-    (folder / name).write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+    """Change keys of a file."""
+    content = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps({**content, **changes}))
 
 
 def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
