@@ -32,8 +32,17 @@ def arms_of(kind, changing=None):
     ]
 
 
+def of_different_models(arms):
+    """The first arm of each model and vocabulary."""
+    found = {}
+    for name, arm in arms:
+        run = load(name).arm(arm).resolved_spec
+        found.setdefault((run.task.kind, run.task.vocab_size, run.model.model_dump_json()), (name, arm))
+    return list(found.values())
+
+
 ARMS = arms_of(IclRun)
-TEXT_ARMS = arms_of(TokensRun, changing="model")
+TEXT_ARMS = of_different_models(arms_of(TokensRun, changing="model"))
 
 
 def variants(run):
