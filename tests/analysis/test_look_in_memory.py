@@ -50,7 +50,7 @@ def test_a_model_of_ours_reads_a_text_or_tokens_and_stays_as_it_is(text):
     assert len(seen.circuits.of) == 3
     assert seen.words[104] == "h"
     given = headway.look(model, tokens=np.arange(60).reshape(3, 20), sequences=2, draws=0)
-    assert given.found.text == "tokens that were given"
+    assert given.found.text == "the given tokens"
     assert [sequence.tokens[:2] for sequence in given.sequences if sequence.kind == "text"] == [(0, 1), (20, 21)]
     assert given.words[12] == " 12"
     assert given.run is None

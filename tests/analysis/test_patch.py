@@ -66,7 +66,7 @@ def test_of_one_pair_there_is_no_interval_and_small_shares_are_not_named():
     found = headway.patch(model, clean[:1], corrupted[:1], **given)
     assert (
         found.sentences[1]
-        == "One pair of texts gives no intervals. Headway names heads with 5 % or more of the difference."
+        == "One pair gives no intervals. Headway names heads that change the difference by 5 % or more."
     )
     small = [head for head, share in zip(found.heads, found.restored("z"), strict=True) if abs(share) < 0.05]
     assert small

@@ -60,7 +60,7 @@ def test_json_is_plain_and_whole(found):
     assert content["tokens"]["corrupted"] == list(CORRUPTED)
     assert content["patching"]["heads"] == ["L0H0", "L0H1", "L0H2", "L0H3", "L2H0", "L2H1"]
     assert len(content["patterns"][0]["clean"]) == len(CLEAN)
-    assert content["notes"][-1].startswith("one pair of texts gives no intervals")
+    assert content["notes"][-1].startswith("one pair of texts is too few for intervals")
 
 
 def test_a_probability_and_the_head_that_restores_most(folder):
@@ -156,7 +156,7 @@ def test_pairs_of_different_lengths_are_each_as_alone(folder):
     assert found.metric == "the logit of the answer at the end of the text minus the logit of [d]"
     assert (found.n_sequences, found.n_tokens, found.length) == (6, 2 * (16 + 15 + 6), 16)
     assert [each.clean.shape for each in found.patterns] == [(16, 16)] * 2
-    assert "3 pairs give wide intervals; give more pairs" in found.notes
+    assert "intervals from 3 pairs are wide; give more pairs" in found.notes
     assert found.positions[0] == "(1)"
 
 

@@ -128,7 +128,7 @@ def test_circuits_and_repeated_tokens_are_measured_too(found):
 
 def test_a_layer_with_one_head_needs_two(found):
     assert found.notes == (
-        "induction and duplicate-token heads are not measured on the text's own repeats: 88 of 144 tokens of 3 "
+        "induction and duplicate-token heads are not measured on repeats within the text: 88 of 144 tokens of 3 "
         "sequences occurred earlier in their sequence, and 100 from 2 sequences are needed",
         "1 of 3 attentions have one head: a metric of pairs needs two heads",
         "scores have no intervals over 3 sequences, so findings hold for this text only; 8 sequences give intervals",
@@ -255,7 +255,7 @@ def test_the_page_is_one_file_that_fetches_nothing(written):
     page = (written[0] / "results/xray-ragged/xray.html").read_text()
     body = page[: page.index('<script type="application/json"')]
     assert "://" not in body
-    assert "<title>Attention heads of ragged · Headway</title>" in body
+    assert "<title>Attention heads: ragged · Headway</title>" in body
     assert 'data-chart="atlas"' in body
     assert "headway xray " in body
     assert "default-src 'none'" in body
@@ -507,7 +507,7 @@ def test_induction_heads_are_named_on_drawn_repeats_and_on_the_text(reset):
     assert said.found is not reset
     roles = [each for each in said.statements if "role" in each.values]
     assert [each.values["role"] for each in roles] == [
-        "Induction heads on repeated random tokens", "Induction heads on the text's own repeats",
+        "Induction heads on repeated random tokens", "Induction heads on repeats within the text",
     ]  # fmt: skip
     assert {each.kind for each in roles} == {"no_special" if reset else "special"}
     if not reset:

@@ -79,7 +79,7 @@ def test_of_many_three_are_named():
 
 def test_silent_where_nothing_is():
     sentence = said(ablation([[0.0] * 8, [0.001] * 8]))
-    assert sentence == "None of 16 heads clearly matters (mean ablation)."
+    assert sentence == "None of the 16 heads clearly matters (mean ablation)."
 
 
 def test_an_effect_that_few_sequences_feel_has_no_interval_and_is_not_named():
@@ -91,8 +91,8 @@ def test_an_effect_that_few_sequences_feel_has_no_interval_and_is_not_named():
     exact = ExactEffects(loss=found.exact.loss, single=single, joint=found.exact.joint, forward_passes=1.0)
     sentence = said(replace(found, exact=exact))
     assert sentence == (
-        "None of 30 heads clearly matters (mean ablation). No interval for L0H0: too few of 12 sequences "
-        "show an effect. Sequences to add: about 28."
+        "None of the 30 heads clearly matters (mean ablation). No interval for L0H0: few of the 12 sequences "
+        "show an effect. About 28 more are needed."
     )
 
     assert np.isnan(single["mean"].interval()[0][0]).all()
@@ -120,9 +120,7 @@ def test_few_sequences_cannot_carry_many_claims():
         forward_passes=1.0,
     )
     sentence = said(replace(found, exact=exact))
-    assert sentence == (
-        "Heads (mean ablation): too few sequences (7) for 48 tests at once. Give a text of 8 documents or more."
-    )
+    assert sentence == ("Heads (mean ablation): too few sequences (7) for 48 tests. Give 8 documents or more.")
 
 
 def test_effects_do_not_add_up_and_that_is_said():

@@ -53,7 +53,7 @@ def test_of_heads_that_are_good_for_nothing_there_is_no_share():
     assert useful.share == nearly(0.5)
     assert useful.as_faithful == 1
     assert useful.sentence.startswith(
-        "L0H1 alone have a faithfulness of 50.0 % (95 % CI 50.0 % to 50.0 %; mean ablation of other heads). "
+        "L0H1 alone have a faithfulness of 50.0 % (95 % CI 50.0 % to 50.0 %; mean ablation of all other heads). "
     )
     for found in (
         *(made(1.0, none, 1.5, [1.2, 1.8]) for none in (1.00001, 1.0, 0.5)),
@@ -72,7 +72,7 @@ def test_a_way_in_which_heads_are_good_for_nothing_is_said():
     _, random = circuit_statements(replace(useful, kind="zero"))
     (none,) = circuit_statements(replace(nothing, kind="resample"))
     assert random.sentence == (
-        "Faithfulness of 2 random circuits of 1 head: median 50 %; at least as faithful as this circuit: 1."
+        "Median faithfulness of 2 random circuits of 1 head: 50 %; 1 of them reach that of this circuit."
     )
     assert none.sentence.endswith(
         "Faithfulness is not defined: without any head, the loss rises by only 0.000 nats per token (resample "
@@ -111,8 +111,8 @@ def test_where_circuits_are_few_it_is_said_that_they_are_all():
     assert found.exhaustive
     assert len(found.random) == 5
     assert found.chance == 1 / 6
-    assert "Faithfulness of all 5 other circuits of 2 heads: median " in found.sentence
-    assert found.sentence.endswith("; at least as faithful as this circuit: 0.")
+    assert "Median faithfulness of all 5 other circuits of 2 heads: " in found.sentence
+    assert found.sentence.endswith("; 0 of them reach that of this circuit.")
 
 
 def small_of(layout):

@@ -91,9 +91,9 @@ def test_of_three_copies_no_pair_is_missed_but_all_together_are():
     assert set(copies) <= set(group.heads)
     assert set(group.left_in) == set(copies)
     for sentence in repairs(found):
-        assert " None of these heads has a clear effect alone." in sentence
+        assert " None of these heads has a clear effect on its own." in sentence
         for head in copies:
-            assert f"If {named(head)} is kept, the loss is lower by " in sentence
+            assert f"Keeping {named(head)} lowers the loss by " in sentence
     content = found.to_json()["self_repair"]
     for kind in KINDS:
         effects = content["others"][kind]

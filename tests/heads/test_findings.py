@@ -89,7 +89,7 @@ def test_a_head_that_untrained_ones_can_be_is_not_special():
     (finding,) = looked_for(planted("previous_token_score", [[0.5, 0.45]], untrained=0.4, spread=0.1))
     assert not finding.found
     assert finding.sentence == (
-        "Previous-token heads: none is clear. The highest score is 50.0 % (L0H0). Threshold: 40 %. Random "
+        "Previous-token heads: no clear case. The highest score is 50.0 % (L0H0). Threshold: 40 %. Random "
         "heads score 40 % on average. Random heads could reach this score by chance."
     )
     (finding,) = looked_for(planted("positional_score", [[0.85, 0.2]]))
@@ -124,7 +124,7 @@ def test_a_role_is_named_by_its_interval():
     (finding,) = looked_for(below)
     assert finding.sentence.startswith("Neighbour heads: none. The highest score is 89.9 % (L0H0), below the ")
     (finding,) = looked_for(with_ends(below, 0.02))
-    assert finding.sentence.startswith("Neighbour heads: none is clear. The highest score is 89.9 % (L0H0)")
+    assert finding.sentence.startswith("Neighbour heads: no clear case. The highest score is 89.9 % (L0H0)")
     assert " The 95 % CI of the score is 88 % to 92 %. " in finding.sentence
     above = planted("positional_score", [[0.91, 0.93, 0.98]])
     (sentence,) = said(with_ends(above, 0.02))
@@ -137,7 +137,7 @@ def test_a_role_is_named_by_its_interval():
 
 
 def both(drawn, own, by_place=0.1):
-    """Induction on repeated tokens and on the text's own repeats."""
+    """Induction on repeated tokens and on repeats within the text."""
     of_text = planted("text_induction_score", own, untrained=0.1)
     placed = {name: np.full(len(value), by_place) for name, value in of_text["text_induction_score"].values.items()}
     return planted("induction_score", drawn) | with_ends(of_text, 0.02, by_place=placed)
@@ -147,7 +147,7 @@ def test_an_induction_head_is_looked_for_on_drawn_repeats_and_on_the_text():
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.95, 0.1]]))
     assert finding.about == "text_induction_score"
     assert finding.sentence == (
-        "Induction heads on the text's own repeats (1): L0H0. The share of attention on tokens after earlier "
+        "Induction heads on repeats within the text (1): L0H0. The share of attention on tokens after earlier "
         "copies of the current token is 95 % (random heads 10 %). The 95 % CI of the score is 93 % to 97 %. "
         "A purely positional head would score 10 %. Induction heads on repeated random tokens: none. The highest "
         "score is 3.0 % (L0H0), below "
@@ -165,7 +165,7 @@ def test_an_induction_head_is_looked_for_on_drawn_repeats_and_on_the_text():
 def test_a_head_that_looks_where_any_text_repeats_is_no_induction_head():
     (finding,) = looked_for(both([[0.03, 0.02]], [[0.55, 0.1]], by_place=0.5))
     assert not finding.found
-    assert "Induction heads on the text's own repeats: none is clear. The highest score is 55.0 % (L0H0)" in (
+    assert "Induction heads on repeats within the text: no clear case. The highest score is 55.0 % (L0H0)" in (
         finding.sentence
     )
     assert finding.sentence.endswith(" A purely positional head would score 50 %.")
@@ -219,7 +219,7 @@ def test_the_strongest_compositions_are_named_where_they_stand_out():
     (finding,) = findings({}, labels, composition=found)
     assert finding.about == "k_composition"
     assert finding.sentence == (
-        "Pairs of heads with K-composition (into keys) above chance: 1. The strongest pairs: L0H1 → L1H0 0.60 (60 %). "
+        "Pairs of heads with above-chance K-composition (into keys): 1. Strongest: L0H1 → L1H0 0.60 (60 %). "
         "Numbers are composition scores of the weights. In parentheses: the share of the later head's attention score "
         "that comes from the earlier head. Randomly rotated circuits score 0.10."
     )
@@ -241,7 +241,7 @@ def test_metrics_without_a_role_are_counted_and_the_furthest_is_named():
     even = planted("attention_diversity", [[0.05, 0.06], [0.05, 0.04]])
     assert counts(confident | even).found
     assert counts(confident | even).sentence == (
-        "Values that differ from random heads: 1 of 8 (a value is one metric of one head or pair). The "
+        "Values that differ from those of random heads: 1 of 8 (a value is one metric of one head or pair). The "
         "largest difference is in attention confidence: L1H0 0.92, random heads 0.049."
     )
     alike = -np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])

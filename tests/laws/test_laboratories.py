@@ -19,9 +19,9 @@ from headway.config.run import RunSpec, Task, imported
 from headway.train.lm.evaluate import Judge
 
 WITH_A_LABORATORY = {
-    "train": headway.train.loop.TrainingSlice,
-    "compare": headway.stats.laboratory.ComparisonSlice,
-    "show": headway.report.experiment.laboratory.ReportSlice,
+    "train": headway.train.loop.TrainingPart,
+    "findings": headway.stats.laboratory.FindingsPart,
+    "report": headway.report.experiment.laboratory.ReportPart,
 }
 
 

@@ -125,7 +125,7 @@ def test_a_path_is_told_by_its_share_of_the_score_where_weights_say_nothing(file
     said = [finding.sentence for finding in xray.findings if finding.about == "k_composition"]
     assert bool(said) == composes
     if composes:
-        assert said[0].startswith("Pairs of heads with K-composition (into keys) above chance on the text: 1. "), said
+        assert said[0].startswith("Pairs of heads with above-chance K-composition (into keys) on the text: 1. "), said
         assert "L0H0 → L1H0 " in said[0]
         stored = xray.to_json()["composition"]
         assert stored["shares"]["k"][0][1] > 0.8

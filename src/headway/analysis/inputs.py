@@ -243,7 +243,7 @@ def one_input(model: object, text: Any, tokens: Any, needs: str) -> TextInput:
         return text_input(own_text(model))
     if (text is None) == (tokens is None):
         raise UserError(f"{needs}: give either text= or tokens=")
-    return text_input(text) if tokens is None else replace(text_input(tokens), name="tokens that were given")
+    return text_input(text) if tokens is None else replace(text_input(tokens), name="the given tokens")
 
 
 def brings_text(run: RunSpec) -> bool:

@@ -148,11 +148,11 @@ class TextPairs:
                 yield f"the {name} has {n} tokens, and only the first counts: [{self.words[first]}]"
         if self.n == 1:
             yield (
-                "one pair of texts gives no intervals, and its effects hold for this pair only; give files with one "
-                "text per line"
+                "one pair of texts is too few for intervals, and its effects hold for this pair only; for more pairs, "
+                "give files with one text per line"
             )
         elif self.n < _FEW:
-            yield f"{self.n} pairs give wide intervals; give more pairs"
+            yield f"intervals from {self.n} pairs are wide; give more pairs"
 
     def _answer(self, ids: list[list[int]], several: str) -> str:
         first = {each[0] for each in ids}

@@ -135,7 +135,7 @@ class XRayNotes(list[str]):
         if n >= _LEAST_REPEATS and len(read) > 1:
             return True
         self.append(
-            f"induction and duplicate-token heads are not measured on the text's own repeats: {n:,} of {read.size:,} "
+            f"induction and duplicate-token heads are not measured on repeats within the text: {n:,} of {read.size:,} "
             f"tokens of {counted(len(read), 'sequence')} occurred earlier in their sequence, and {_LEAST_REPEATS} "
             "from 2 sequences are needed"
         )

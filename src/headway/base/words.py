@@ -59,8 +59,9 @@ AWAITED = "{evidence} of {awaited} needed"
 GEOMETRIC = "ratio of geometric means; {evidence}"
 TOO_WIDE = "too wide to interpret"
 CARRIED_BY = (
-    "With {n} seeds, verdicts assume normally distributed differences, and equal variances in arms that are compared "
-    "together. A sign-flip test needs neither assumption, but its p-value cannot be below {least_p:g} with these seeds"
+    "With {n} seeds, verdicts assume normally distributed differences, and equal variances across the arms of a "
+    "comparison. A sign-flip test needs neither assumption, but its p-value cannot be below {least_p:g} with these "
+    "seeds"
 )
 TWO_FAMILIES = (
     "Contrasts and comparisons are corrected separately for multiple testing. The family-wise error rate is 5 % for "
@@ -87,7 +88,7 @@ SPECIAL = {
         "attention on the token after the first copy of the current token",
     ),
     "text_induction_score": (
-        "Induction heads on the text's own repeats",
+        "Induction heads on repeats within the text",
         "attention on tokens after earlier copies of the current token",
     ),
     "previous_token_score": ("Previous-token heads", "attention on the previous token"),
@@ -96,7 +97,7 @@ SPECIAL = {
         "attention on the first copy of the current token",
     ),
     "text_duplicate_score": (
-        "Duplicate-token heads on the text's own repeats",
+        "Duplicate-token heads on repeats within the text",
         "attention on earlier copies of the current token",
     ),
     "positional_score": ("Neighbour heads", "positions attending most to the same neighbouring position"),
@@ -192,7 +193,7 @@ FINDINGS = {
     "path": "{writer} → {reader} {value:z.2f} ({share:z.0%})",
     "special": "{role} ({n}): {heads:5}. The share of {whole} is {range:z.0%} (random heads {untrained:z.0%}).",
     "no_special": "{role}: none. The highest score is {value:below} ({heads}), below the threshold of {least:.0%}.",
-    "no_clear_special": "{role}: none is clear. The highest score is {value:below} ({heads}). Threshold: {least:.0%}.",
+    "no_clear_special": "{role}: no clear case. The highest score is {value:below} ({heads}). Threshold: {least:.0%}.",
     "interval": "The 95 % CI of the score is {interval:z.0%}.",
     "intervals": "The 95 % CIs of these scores lie above {low:z.0%}.",
     "untrained": "Random heads score {untrained:z.0%} on average.",
@@ -207,19 +208,19 @@ FINDINGS = {
     "mean_of_pairs": "The mean over all pairs of heads ({n}) is {mean:z.2f} (random heads {untrained:z.2f}).",
     "idle": "Idle heads (share of the layer's output): {heads:3}.",
     "composition": (
-        "Pairs of heads with {name} ({into}) above chance: {n}. The strongest pairs: {pairs}. Numbers are composition "
-        "scores of the weights. In parentheses: the share of the later head's {of} that comes from the earlier head. "
+        "Pairs of heads with above-chance {name} ({into}): {n}. Strongest: {pairs}. Numbers are composition scores of "
+        "the weights. In parentheses: the share of the later head's {of} that comes from the earlier head. "
         "Randomly rotated circuits score {null:z.2f}."
     ),
     "composition_on_text": (
-        "Pairs of heads with {name} ({into}) above chance on the text: {n}. The strongest pairs: {pairs}. Numbers are "
+        "Pairs of heads with above-chance {name} ({into}) on the text: {n}. Strongest: {pairs}. Numbers are "
         "composition scores of the weights. In parentheses: the share of the later head's {of} that comes from the "
-        "earlier head, {nats:z.2f} nats for the first pair ({drawn:z.2f} for random heads). Randomly rotated "
+        "earlier head. For the first pair, this is {nats:z.2f} nats (random heads {drawn:z.2f}). Randomly rotated "
         "circuits score {null:z.2f}."
     ),
     "differ": (
-        "Values that differ from random heads: {n} of {m} (a value is one metric of one head or pair). The largest "
-        "difference is in {metric}: {heads} {value}, random heads {untrained}."
+        "Values that differ from those of random heads: {n} of {m} (a value is one metric of one head or pair). The "
+        "largest difference is in {metric}: {heads} {value}, random heads {untrained}."
     ),
     "none_differ": (
         "None of {m} values (one metric of one head or pair) clearly differs from {draws} random copies of the layer. "
@@ -229,37 +230,35 @@ FINDINGS = {
     "changes": (
         "{n} of {all} heads matter ({kind} ablation). Loss changes (nats per token, simultaneous CIs): {heads:3}."
     ),
-    "no_change": "None of {all} heads clearly matters ({kind} ablation).",
-    "too_few": (
-        "{what} ({kind} ablation): too few sequences ({n}) for {claims} tests at once. Give a text of {least} "
-        "documents or more."
-    ),
-    "rarely_felt": "No interval for {heads}: too few of {n} sequences show an effect. Sequences to add: about {more}.",
+    "no_change": "None of the {all} heads clearly matters ({kind} ablation).",
+    "too_few": "{what} ({kind} ablation): too few sequences ({n}) for {claims} tests. Give {least} documents or more.",
+    "rarely_felt": "No interval for {heads}: few of the {n} sequences show an effect. About {more} more are needed.",
     "pairs": "Interactions of pairs ({kind} ablation, nats per token): {pairs:2}.",
     "interaction": (
-        "An interaction is the effect of both heads minus the effects of each alone. Above 0, the heads are redundant; "
-        "below 0, they work together."
+        "An interaction is the effect of ablating both heads minus the sum of their individual effects. Above 0, the "
+        "heads are redundant; below 0, they work together."
     ),
     "no_pair": "No pair of heads clearly interacts by more than {least:.2f} nats per token ({kind} ablation).",
     "stand_in": (
-        "{heads} compensate for each other ({kind} ablation). Without both heads, the loss rises by {both:z.3f} nats "
-        "per token ({interval:z.3f}). Removing only the first changes it by {first:z.3f}, and only the second by "
+        "{heads} compensate for each other ({kind} ablation). Ablating both raises the loss by {both:z.3f} nats per "
+        "token ({interval:z.3f}). Ablating only the first changes it by {first:z.3f}, and only the second by "
         "{second:z.3f}."
     ),
     "write_alike": "Their outputs are nearly equal (cosine {cosine:.2f}).",
     "more_stand_ins": "Further pairs that compensate for each other: {n}.",
     "no_stand_ins": "Among {n} tested pairs, no two heads clearly compensate for each other.",
     "together": (
-        "Removing {heads} together changes the loss by {change:z.3f} nats per token ({interval:z.3f}; {kind} "
-        "ablation). Their single effects sum to {single:z.3f}."
+        "Ablating {heads} together changes the loss by {change:z.3f} nats per token ({interval:z.3f}; {kind} "
+        "ablation). Their individual effects sum to {single:z.3f}."
     ),
-    "not_alone": "None of these heads has a clear effect alone.",
-    "left_in": "If {heads} is kept, the loss is lower by {less:z.3f} ({interval:z.3f}).",
-    "faithful": "{heads:3} alone have a faithfulness of {share:z.1%} ({kind} ablation of other heads).",
+    "not_alone": "None of these heads has a clear effect on its own.",
+    "left_in": "Keeping {heads} lowers the loss by {less:z.3f} ({interval:z.3f}).",
+    "faithful": "{heads:3} alone have a faithfulness of {share:z.1%} ({kind} ablation of all other heads).",
     "faithful_within": (
-        "{heads:3} alone have a faithfulness of {share:z.1%} (95 % CI {interval:z.1%}; {kind} ablation of other heads)."
+        "{heads:3} alone have a faithfulness of {share:z.1%} (95 % CI {interval:z.1%}; {kind} ablation of all other "
+        "heads)."
     ),
-    "random_circuits": "Faithfulness of {circuits}: median {median:z.0%}; at least as faithful as this circuit: {n}.",
+    "random_circuits": "Median faithfulness of {circuits}: {median:z.0%}; {n} of them reach that of this circuit.",
     "no_worth": (
         "Faithfulness is not defined: without any head, the loss rises by only {worth:z.3f} nats per token ({kind} "
         "ablation)."
@@ -276,7 +275,7 @@ FINDINGS = {
     ),
     "metric": "The metric is {clean:3} on the clean text and {corrupted:3} on the corrupted text.",
     "difference": "The mean difference over {n} pairs is {difference:3} ({interval:3}).",
-    "one_pair": "One pair of texts gives no intervals. Headway names heads with {least:.0%} or more of the difference.",
+    "one_pair": "One pair gives no intervals. Headway names heads that change the difference by {least:.0%} or more.",
     "unknown_answer": "No restored shares are given, since the model does not clearly know the answer.",
     "favours_corrupted": "The corrupted text favours the answer more than the clean text: nothing can be restored.",
     "equal_metric": "The metric does not differ between the texts, so there is nothing to restore.",

@@ -46,7 +46,7 @@ def status(directory: opt.Directory, plugins: opt.Plugins = None) -> None:
 
 
 Elsewhere = Annotated[
-    Path | None, opt.file_option("FOLDER", "Write here instead of into DIR, which may be read-only.", "--out")
+    Path | None, opt.file_option("FOLDER", "Write to this path instead of DIR, which may be read-only.", "--out")
 ]
 
 
@@ -103,7 +103,7 @@ def report(
 ) -> None:
     """Write the report of a results directory, and its figures.
 
-    Redraws every figure. Keeps look.html if this file is newer than the runs.
+    Redraws every figure. Keeps look.html if it is newer than the runs.
 
     Example: headway report results/icl-heads --answer
     """

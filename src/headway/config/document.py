@@ -162,7 +162,7 @@ class Document(Spec):
     task: dict[str, Any]
     """the task and its data"""
     values: dict[str, Any] = Field({})
-    """values by name, which Headway fills into your own training command"""
+    """named values that Headway substitutes into your own training command"""
     model: dict[str, Any] = Field({})
     """the model settings that all arms share"""
     training: dict[str, Any] = Field({})

@@ -248,7 +248,7 @@ _HEAD = (
         unit="-1 to 1", of="pair", high="different outputs", null=_ZERO,
         value=OfSums(_negative_mean, ("output_cosines", "rows"))),
     _uneven(name="attention_variance_raw",
-        sentence="variance of all attention weights of a head (hidden keys count as 0), as published",
+        sentence="variance of all attention weights of a head (masked keys count as 0), as published",
         unit="1",
         # Its mean over queries is the population variance of all T x T weights, T keys in the text.
         value=PerQuery(lambda q: q.square / q.text_keys - 1 / q.text_keys.square(), over=every_query)),
@@ -287,7 +287,7 @@ _HEAD = (
     # Paper: Voita et al. 2019, arXiv 1909.01380, compare representations by mutual information and CKA.
     _layers(name="similarity_to_layer_0",
         sentence="mean cosine between a token's residual stream before layer 0 and after this layer",
-        high="a residual stream that is still the same as before layer 0",
+        high="a residual stream close to that before layer 0",
         null=Null("0 (but near 1, trained or not, in a layer that adds little to the residual stream)", _ZERO.value),
         value=OfSums(lambda cosines, rows: cosines / rows, ("stream_cosines", "rows"))),
     _pattern(name="attention_entropy_nats", sentence="mean entropy of a head's attention weights over all queries",
@@ -296,7 +296,7 @@ _HEAD = (
         value=PerQuery(lambda q: q.entropy, over=every_query)),
     # Paper: Voita et al. 2019, arXiv 1905.09418, for the confidence and for positional heads, from 90 % on.
     _pattern(name="attention_confidence",
-        sentence="mean of a head's largest attention weight over queries that see two keys or more",
+        sentence="mean, over queries that see two keys or more, of the largest attention weight",
         high="attention on one key",
         value=PerQuery(lambda q: q.largest, over=two_keys)),
     # Paper: Xiao et al. 2023, arXiv 2309.17453.
@@ -321,7 +321,7 @@ _HEAD = (
         value=PerQuery(lambda q: q.largest_on_neighbours(), over=with_neighbours),
     ),
     _pattern(name="fixed_pattern_score",
-        sentence="overlap of the attention patterns on two texts at the same positions, minus that of uniform "
+        sentence="position-by-position overlap of the attention patterns on two texts, minus that of uniform "
         "attention",
         high="a pattern that depends on positions and not on tokens", null=Null("0 (uniform attention)", "even"),
         value=PerQuery(lambda q: q.shared_with_partner, over=paired), optional=True),
@@ -331,7 +331,7 @@ _HEAD = (
         high="a duplicate-token head", value=PerQuery(lambda q: q.weight_at(q.twin), over=on_repetition), repeated=True,
     ),
     _pattern(name="induction_score",
-        sentence="mean attention weight on the token after the current token's last occurrence, on repeated tokens",
+        sentence="mean attention weight on the token after the current token's previous occurrence, on repeated tokens",
         high="an induction head", value=PerQuery(lambda q: q.weight_at(q.twin + 1), over=after_repetition),
         repeated=True),
     _of_text(
@@ -358,11 +358,11 @@ _HEAD = (
         null=Null(_GAUSSIAN_CIRCUIT, OfCircuits(lambda circuits: circuits.ov.gaussian_rank())),
         value=OfCircuits(lambda circuits: circuits.ov.effective_rank())),
     _circuit(name="copying_score",
-        sentence="sum of the eigenvalues of the token-to-token circuit, divided by the sum of their absolute values",
+        sentence="sum of the eigenvalues of the full OV circuit (tokens to logits) over that of their absolute values",
         unit="-1 to 1", high="attended tokens become likelier", null=Null("0", OfCircuits(lambda _: 0.0)),
         value=OfCircuits(lambda circuits, through: circuits.copying(through), in_tokens=True)),
     HeadMetric(name="output_correlation",
-        sentence="cosine of the centred outputs of two heads, taken over all positions together",
+        sentence="cosine of the centred outputs of two heads, pooled over positions",
         unit="-1 to 1", of="pair", family="outputs", high="similar outputs", null=_ZERO,
         value=OfSums("headway.heads.sums.output_correlation", _MEAN_OUTPUTS)),
     HeadMetric(name="output_constant_share",

@@ -18,20 +18,20 @@ RUN_KINDS: dict[str, type[RunSpec]] = {"regression": IclRun, "command": CommandR
 LABORATORY_PARTS: Mapping[str, Mapping[str, str]] = {
     "icl": {
         "train": "headway.train.regression.LABORATORY",
-        "compare": "headway.stats.regression.LABORATORY",
-        "show": "headway.report.regression.report.LABORATORY",
+        "findings": "headway.stats.regression.LABORATORY",
+        "report": "headway.report.regression.report.LABORATORY",
     },
     "command": {
         "train": "headway.train.own_program.LABORATORY",
-        "compare": "headway.stats.laboratory.LABORATORY",
-        "show": "headway.report.experiment.own_program.LABORATORY",
+        "findings": "headway.stats.laboratory.LABORATORY",
+        "report": "headway.report.experiment.own_program.LABORATORY",
     },
     "tokens": {
         "prepare": "headway.data.batch.prepare",
         "preflight": "headway.data.batch.preflight",
         "train": "headway.train.lm.LABORATORY",
-        "compare": "headway.stats.lm.summary.LABORATORY",
-        "show": "headway.report.lm.report.LABORATORY",
+        "findings": "headway.stats.lm.summary.LABORATORY",
+        "report": "headway.report.lm.report.LABORATORY",
     },
 }
 """The parts that each laboratory supplies to other folders, by name; a task on tokens names its parts in its type."""

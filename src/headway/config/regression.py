@@ -84,7 +84,7 @@ class RegressionTask(Task):
     noise_variance: NonNegativeFloat = 0.0
     """variance of the noise on y"""
     noisy_query: bool = False
-    """whether the y that the model predicts also has noise"""
+    """whether the target y also has noise"""
     covariance: Covariance = Identity(kind="identity")
     """covariance matrix of x"""
     reads: tuple[tuple[NonNegativeInt, ...], ...] | None = None

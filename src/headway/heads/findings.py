@@ -245,13 +245,12 @@ def _found_special(
     """Yield the heads that are special, their intervals, and heads of which that is not clear."""
     role, whole = words.SPECIAL[score.metric]
     untrained = float(np.mean([head.untrained for head in enough]))
-    highest, lowest = enough[0].value, enough[-1].value
     yield statement(
         "special",
         role=role,
         n=len(enough),
         heads=_scores(enough, "head"),
-        range=highest if len(enough) == 1 else (lowest, highest),
+        range=enough[0].value if len(enough) == 1 else (enough[-1].value, enough[0].value),
         whole=whole,
         untrained=untrained,
     )

@@ -12,7 +12,7 @@ from headway.config.run import RunSpec
 from headway.stats.evidence import Comparison
 from headway.store.run import Run
 
-if TYPE_CHECKING:  # the slices import this file
+if TYPE_CHECKING:  # the parts import this file
     from headway.stats.lm.claims import JudgedStatement
     from headway.stats.lm.diversity import LayerAssociation
     from headway.stats.lm.plain_curve import SizeComparison
@@ -74,8 +74,8 @@ class ExtraResults:
     claims: tuple["JudgedStatement", ...] = ()
 
 
-class ComparisonSlice:
-    """A laboratory's slice of this room."""
+class FindingsPart:
+    """The part of a laboratory that adds references and findings to the comparison of arms; by default none."""
 
     def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:  # noqa: ARG002
         """Return the metrics that predictors without training reach on a task; none are known by default.
@@ -97,11 +97,11 @@ class ComparisonSlice:
         return ExtraResults()
 
 
-LABORATORY = ComparisonSlice()
-"""The slice of a laboratory that adds nothing."""
+LABORATORY = FindingsPart()
+"""The part of a laboratory that adds nothing."""
 
 
-def laboratory_of(run: RunSpec) -> ComparisonSlice:
-    """The laboratory of a run."""
-    laboratory: ComparisonSlice = part_of(run, "compare")
+def findings_part_of(run: RunSpec) -> FindingsPart:
+    """Return the findings part of the laboratory of a run."""
+    laboratory: FindingsPart = part_of(run, "findings")
     return laboratory

@@ -30,7 +30,7 @@ from headway.data.regression import Prompts, curve_prompts, evaluation_prompts
 from headway.icl import evaluation as judge
 from headway.icl import theory
 from headway.icl.estimators import PrefixSums, prompt_chunks, step_matrices
-from headway.stats.laboratory import ComparisonSlice, References
+from headway.stats.laboratory import FindingsPart, References
 from headway.store.run import Run
 
 Estimator = Callable[[PrefixSums], np.ndarray]
@@ -100,7 +100,7 @@ def _estimators(task: RegressionTask, lengths: Sequence[int]) -> dict[str, Estim
 SCHEMA = 1
 
 
-class IclComparisonSlice(ComparisonSlice):
+class IclFindingsPart(FindingsPart):
     """In-context regression."""
 
     def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:
@@ -131,4 +131,4 @@ def _read_kept(path: Path, key: str) -> References | None:
     return references if references.curves is not None else None
 
 
-LABORATORY = IclComparisonSlice()
+LABORATORY = IclFindingsPart()

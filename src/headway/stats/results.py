@@ -25,7 +25,7 @@ from headway.stats.case import Case
 from headway.stats.cells import labels_of, matches_of, runs_of_arms
 from headway.stats.contrasts import JudgedContrast, comparisons, contrasts_judged
 from headway.stats.evidence import Comparison, Difference, Family
-from headway.stats.laboratory import References, laboratory_of
+from headway.stats.laboratory import References, findings_part_of
 from headway.stats.learning_rates import RatesOfArm, at_best_rates
 from headway.stats.lm.claims import JudgedStatement
 from headway.stats.lm.diversity import LayerAssociation
@@ -236,7 +236,7 @@ def _content(store: Store) -> tuple[dict[str, Any], Seen | None]:
     tasks = _tasks(store.path, [run for run in runs if run.status == "done"], task_of)
     compared, of_compared = comparisons(matches, of_arms, experiment, looks)
     contrasts, of_contrasts = contrasts_judged(experiment, of_arms, looks)
-    extra = laboratory_of(experiment.arms[0].resolved_spec).extra(experiment, runs, compared)
+    extra = findings_part_of(experiment.arms[0].resolved_spec).extra(experiment, runs, compared)
     families = of_contrasts + of_compared
     rates = tuple(at_best_rates(experiment, matches, of_arms, compared, looks))
     case = Case(  # what warnings and doubts are read from: comparisons and contrasts are judged already
@@ -301,7 +301,7 @@ def _tasks(directory: Path, runs: Sequence[Run], task_of: Mapping[str, str]) -> 
     tasks: dict[str, list[Run]] = {}
     for run in runs:
         tasks.setdefault(task_of[run.name], []).append(run)
-    return {key: laboratory_of(done[0].spec).references(directory, key, done) for key, done in tasks.items()}
+    return {key: findings_part_of(done[0].spec).references(directory, key, done) for key, done in tasks.items()}
 
 
 def _task_digest(spec: RunSpec) -> str:

@@ -4,7 +4,7 @@ A `Study` is what one kind of run supplies: a trainer, the measurements during t
 `train` drives the trainer and yields events. It prints and writes nothing: the caller records the milestones, and
 between any two events may store the trainer or stop.
 
-`TrainingSlice` is what a laboratory supplies so that its runs can be trained; `training_part_of` finds it.
+`TrainingPart` is what a laboratory supplies so that its runs can be trained; `training_part_of` finds it.
 """
 
 from __future__ import annotations
@@ -284,8 +284,8 @@ class InitFrom:
     weights: Callable[[int | None], dict[str, np.ndarray]]
 
 
-class TrainingSlice(ABC):
-    """A laboratory's slice of this room; its runs are of the laboratory's own type."""
+class TrainingPart(ABC):
+    """A laboratory's part in training; its runs are of the laboratory's own type."""
 
     @abstractmethod
     def open_study(
@@ -361,7 +361,7 @@ class TrainingSlice(ABC):
         return None
 
 
-def training_part_of(run: RunSpec) -> TrainingSlice:
-    """The laboratory of a run."""
-    part: TrainingSlice = part_of(run, "train")
+def training_part_of(run: RunSpec) -> TrainingPart:
+    """Return the training part of the laboratory of a run."""
+    part: TrainingPart = part_of(run, "train")
     return part

@@ -25,7 +25,7 @@ from headway.config.spec import thinned
 from headway.config.yaml import leaves
 from headway.errors import RunFailed, UserError, shortened
 from headway.store.checkpoint import Arrays
-from headway.train.loop import Conclusion, Study, TrainingSlice
+from headway.train.loop import Conclusion, Study, TrainingPart
 
 STEPS = ("step", "_step", "global_step", "iteration", "iter", "epoch")
 """Names under which records have their step; the first that is there counts."""
@@ -269,7 +269,7 @@ class CommandTrainer:
             self._command.close(_PATIENCE_S)
 
 
-class CommandTrainingSlice(TrainingSlice):
+class CommandTrainingPart(TrainingPart):
     """Training commands."""
 
     def open_study(self, run: CommandRun, *, device: str = "auto", folder: Path | None = None, **_: Any) -> Study:
@@ -315,4 +315,4 @@ class CommandTrainingSlice(TrainingSlice):
         return "its trainer is a command of your own"
 
 
-LABORATORY = CommandTrainingSlice()
+LABORATORY = CommandTrainingPart()

@@ -18,7 +18,7 @@ from headway.icl import estimators, evaluation, fused
 from headway.icl.circuits import PATTERN_FIT, circuits, head_scalars, head_table
 from headway.icl.weights import initial_weights
 from headway.train import loop
-from headway.train.loop import Conclusion, Measure, Measurements, Study, TrainerChoice, TrainingSlice
+from headway.train.loop import Conclusion, Measure, Measurements, Study, TrainerChoice, TrainingPart
 
 if TYPE_CHECKING:
     from headway.icl.attention import InContextAttention
@@ -28,7 +28,7 @@ _PORTIONS = 8
 """About how many portions of a trial are timed."""
 
 
-class IclTrainingSlice(TrainingSlice):
+class IclTrainingPart(TrainingPart):
     """In-context regression."""
 
     def open_study(
@@ -107,7 +107,7 @@ class IclTrainingSlice(TrainingSlice):
         return fused.obstacle(run) if isinstance(run.model, OneLayer) else None
 
 
-LABORATORY = IclTrainingSlice()
+LABORATORY = IclTrainingPart()
 
 
 Predict = Callable[[Prompts, Sequence[int] | None], np.ndarray]

@@ -50,7 +50,7 @@ def test_the_null_stands_in_a_column_of_its_own_for_every_layer_that_has_a_value
     strip = next(rows for rows in figure.spec["datasets"].values() if "null" in rows[0])
     assert [(row["row"], row["null"]) for row in strip] == [("L0", 0.125), ("L1", 0.125), ("L2", 0.125)]
     assert all(row["slot"] > max(RAGGED) for row in strip)
-    assert "has the null value of each layer" in figure.caption
+    assert "gives the null value of each layer" in figure.caption
     assert "null" not in atlas({"sink_score": score("sink_score", RAGGED)}).caption
 
 

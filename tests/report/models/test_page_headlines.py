@@ -41,5 +41,5 @@ def test_an_ablation_says_which_heads_matter_by_the_intervals_of_its_numbers():
     ends = np.concatenate(found.exact.single["mean"].corrected_interval())
     said = ablation_page(found).headline
     n = int(((ends[:, 0] > 0.01) | (ends[:, 1] < -0.01)).sum())
-    assert said.startswith(f"{n} of {len(ends)} heads matter" if n else f"None of {len(ends)} heads clearly")
+    assert said.startswith(f"{n} of {len(ends)} heads matter" if n else f"None of the {len(ends)} heads clearly")
     assert set(found.exact.single) == set(KINDS)

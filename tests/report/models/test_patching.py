@@ -83,4 +83,4 @@ def test_with_several_pairs_there_are_intervals():
     rows = {row["row"]: row for row in rows_of(drawn["patched-intervals"]) if "row" in row}
     assert rows["L0H0"]["all0"] < rows["L0H0"]["own0"] < rows["L0H0"]["value"] < rows["L0H0"]["own1"]
     assert most_restoring(found).rows[0].cells[1] == "51.7 % (38.9 % to 64.4 %)"
-    assert heads(found).caption.count("Intervals: 95 % over 3 pairs, not simultaneous") == 1
+    assert heads(found).caption.count("95 % intervals over 3 pairs, not simultaneous") == 1

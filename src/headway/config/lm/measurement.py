@@ -32,7 +32,7 @@ class HeadProbes(Spec):
     diversity: bool = False
     """whether to measure the similarity of the heads in a layer, with raw and normalised metrics"""
     patterns: bool = False
-    """whether to measure attention patterns: entropy, attention to a sink, to the previous token, induction and
+    """whether to measure attention patterns: entropy, attention to a sink or the previous token, induction and
     others"""
     circuits: bool = False
     """whether to measure each head's QK and OV matrices: effective ranks and copying"""

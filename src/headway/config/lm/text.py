@@ -38,7 +38,7 @@ TOKENS_PER_TINY_STORY = 206
 
 
 class TextTask(TokensTask):
-    """The task of predicting the next token of a corpus."""
+    """Next-token prediction on a corpus."""
 
     primary: ClassVar[str] = "eval_loss_nats"
     examples: ClassVar[str] = "headway.data.text.text_examples"

@@ -59,7 +59,7 @@ def arm_styles(experiment: Experiment) -> dict[str, ArmStyle]:
     labels = labels_of(experiment)
     by_scheme = _by_scheme(experiment)
     # Where each control has figures of its own, an arm keeps its colour under it.
-    own_figures = part_of(experiment.arms[0].resolved_spec, "show").controls_apart
+    own_figures = part_of(experiment.arms[0].resolved_spec, "report").controls_apart
     declared = list(experiment.document.arms)
     places = [declared.index(arm.name) if own_figures else at for at, arm in enumerate(arms)]
     return {

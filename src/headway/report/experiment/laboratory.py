@@ -3,7 +3,7 @@
 A cell of a table is ready to be read: means with their spread over seeds, and fractions as percentages. A missing value
 is an empty cell, and several outputs are a line each.
 
-`ReportSlice` is what a laboratory supplies, and `report_part_of` finds it. `by_task` gives arms of different tasks
+`ReportPart` is what a laboratory supplies, and `report_part_of` finds it. `by_task` gives arms of different tasks
 panels of their own, since errors on different tasks share no axis.
 """
 
@@ -192,8 +192,8 @@ class Writing:
     samples: tuple[Sample, ...]
 
 
-class ReportSlice(ABC):
-    """A laboratory's slice of the report."""
+class ReportPart(ABC):
+    """A laboratory's part of the report."""
 
     controls_apart: ClassVar[bool] = False
     """Whether figures are drawn once for each control, so that an arm keeps its colour under it."""
@@ -231,9 +231,9 @@ class ReportSlice(ABC):
         return ()
 
 
-def report_part_of(run: RunSpec) -> ReportSlice:
-    """The laboratory of a run."""
-    found: ReportSlice = part_of(run, "show")
+def report_part_of(run: RunSpec) -> ReportPart:
+    """Return the report part of the laboratory of a run."""
+    found: ReportPart = part_of(run, "report")
     return found
 
 

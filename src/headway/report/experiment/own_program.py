@@ -12,7 +12,7 @@ from headway.report.charts.figure import WIDTH, Datum, Figure, panel
 from headway.report.charts.lines import Axis, band_said, keyed, line_bands
 from headway.report.charts.page import Table
 from headway.report.experiment.data import ArmResults, ReportData, solid_lines
-from headway.report.experiment.laboratory import ReportSlice, arm_rows, seeds_said
+from headway.report.experiment.laboratory import ReportPart, arm_rows, seeds_said
 from headway.report.experiment.outcome import OutcomeMeasure, final_outcome
 
 POINTS = 200
@@ -21,8 +21,8 @@ MOST_COLUMNS = 6
 """Metrics beside the primary one in the table."""
 
 
-class CommandReportSlice(ReportSlice):
-    """The slice of training commands."""
+class CommandReportPart(ReportPart):
+    """The report of training commands."""
 
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """The metric at the end of training, and over training."""
@@ -94,4 +94,4 @@ def _rows(arm: ArmResults, metric: str) -> Iterator[Datum]:
         yield {"what": arm.label, "step": shared[at], "value": values.mean(), **ends}
 
 
-LABORATORY = CommandReportSlice()
+LABORATORY = CommandReportPart()

@@ -146,11 +146,11 @@ def _rows_head_training(arm: ArmResults, metric: str, statistic: Statistic, poin
 
 def _caption(material: ReportData, metric: str, statistic: Statistic, has_null: bool) -> str:
     declared = HEAD_METRICS[metric]
-    over = {"pair": f": the {statistic} over pairs of heads", "head": f": the {statistic} over heads", "layer": ""}
+    over = {"pair": f"'s {statistic} over pairs of heads", "head": f"'s {statistic} over heads", "layer": ""}
     return join(
         f"{capital(declared.sentence)}.",
-        f"A high value means: {declared.high}.",
-        f"Each line is a layer{over[declared.of]}"
+        f"A high value means {declared.high}.",
+        f"Each line is one layer{over[declared.of]}"
         + (f" and over {material.n_seeds} seeds; bands span the seeds" if material.n_seeds > 1 else "")
         + ("; dotted lines are null values." if has_null else "."),
     )

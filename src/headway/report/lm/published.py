@@ -108,9 +108,9 @@ def _caption(entries: Sequence[LayerAssociation]) -> str:
     tested = [entry.p for entry in entries if entry.p is not None]
     n_told = sum(p < LEVEL for p in tested)
     return join(
-        "R² of the probe's loss, predicted from the mean and variance of the layer's output dissimilarity (small "
+        "R² of the loss at probed steps, regressed on the mean and variance of the layer's output dissimilarity (small "
         "points: seeds; large points: means).",
-        "Any two curves with a trend in time have a high R².",
+        "Any two curves that trend over time give a high R².",
         f"The significance of R² {reason}." if reason else "",
         f"By a permutation test over seeds, {n_told} of {len(tested)} diamonds exceed chance (uncorrected p below "
         f"0.05; about {number(LEVEL * len(tested), 2)} expected by chance)."

@@ -15,7 +15,7 @@ from headway.config.run import PER_BYTE
 from headway.report.charts.figure import NGRAMS, QUIET, SCHEME_COLOURS, Figure
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, ReportData, arm_styles
-from headway.report.experiment.laboratory import ReportSlice, Statement, Writing, by_task, over_seeds, seeds_said
+from headway.report.experiment.laboratory import ReportPart, Statement, Writing, by_task, over_seeds, seeds_said
 from headway.report.experiment.outcome import final_outcome
 from headway.report.lm import heads, samples, size, training
 from headway.report.lm.common import BITS, LOSS, loss_metric
@@ -59,15 +59,15 @@ FINAL = {
     "accuracy": "accuracy",
     "nmse": "error over variance",
     "eval_loss_nats": LOSS.axis,
-    "total_heads": "heads in all layers",
+    "total_heads": "total number of heads",
     "n_parameters": "parameters",
     "tokens": "training tokens",
 }
 """Final metrics in the opening table: name to heading."""
 
 
-class TokensReportSlice(ReportSlice):
-    """The slice of transformers on tokens."""
+class TokensReportPart(ReportPart):
+    """The report of transformers on tokens."""
 
     controls_apart: ClassVar[bool] = True
 
@@ -265,4 +265,4 @@ def _other(against: AgainstScheme, n_seeds: int) -> str:
     return f"{amount(relative)}, 95 % interval {amount(*interval)}"
 
 
-LABORATORY = TokensReportSlice()
+LABORATORY = TokensReportPart()

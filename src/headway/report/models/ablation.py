@@ -45,9 +45,9 @@ def ways(found: Ablation) -> Table:
         rows.append(Row(cells=cells))
     low, high = map(float, interval(exact.loss, exact.tokens))
     caption = (
-        f"The loss of the whole model is {within(found.loss_nats, (low, high))} nats per token. Changes are in nats "
+        f"The loss of the full model is {within(found.loss_nats, (low, high))} nats per token. Changes are in nats "
         f"per token, with 95 % intervals over sequences. A head matters if its simultaneous "
-        f"interval lies beyond ±{MATTERS} nats."
+        f"interval lies outside ±{MATTERS} nats."
     )
     columns = ("heads are", "without any head", "sum of single effects", "heads that matter")
     return Table(columns=columns, rows=rows, caption=caption)
@@ -61,7 +61,7 @@ def heads(found: Ablation) -> Table:
     for (layer, head), _ in single["mean"].ranked():
         changes = [within(float(single[kind].mean[layer][head]), ends[kind][layer][head]) for kind in KINDS]
         rows.append(Row(cells=(named((layer, head)), *changes)))
-    caption = "Change of the loss without each head, in nats per token, with 95 % intervals (not simultaneous)."
+    caption = "Change in loss when each head is ablated, in nats per token, with 95 % intervals (not simultaneous)."
     return Table(columns=("", *(WAYS[kind] for kind in KINDS)), rows=rows, caption=caption)
 
 
@@ -96,7 +96,7 @@ def circuit_losses(found: Ablation) -> Figure | None:
         part="The circuit",
         title=f"Loss with {listed(map(named, one.heads))} alone",
         caption="All heads outside a circuit are ablated. Thick lines are 95 % intervals over sequences, and thin "
-        f"lines are {random_circuits_said(one)}. A good circuit alone has nearly the loss of the whole model.",
+        f"lines are {random_circuits_said(one)}. The loss of a good circuit is close to that of the full model.",
         chart=grid(panels, 3, (14, 0)),
     )
 
@@ -194,13 +194,13 @@ def head_intervals(found: Ablation) -> Figure:
     left_out = len(names) - len(order)
     caption = join(
         f"Right of 0, the loss rises without the head; beyond the dotted lines ({MATTERS} nats), the head matters.",
-        "Thick lines are 95 % intervals over sequences; thin lines are simultaneous for all heads.",
+        "Thick lines are 95 % intervals over sequences; thin lines are simultaneous intervals.",
         f"Only the table shows {counted(left_out, 'head')} with smaller effects." if left_out else "",
     )
     return Figure(
         name="effects",
         part="Intervals",
-        title="Change of the loss without each head, with intervals",
+        title="Change in loss when each head is ablated, with intervals",
         caption=caption,
         chart=interval_panels(names, order, panels),
     )
@@ -219,14 +219,14 @@ def pair_intervals(found: Ablation) -> Figure | None:
     mean = pairs.mean("mean")
     order = sorted(range(len(names)), key=lambda at: -mean[at])
     caption = (
-        "Change of the loss without both heads, minus the changes without each alone. Right of 0, the heads are "
-        "redundant; left of 0, they work together. Thick lines are 95 % intervals over sequences; thin lines are "
-        "simultaneous for all pairs."
+        "Loss change from ablating both heads, minus the sum of the changes from ablating each one. Right of 0, the "
+        "heads are redundant; left of 0, they work together. Thick lines are 95 % intervals over sequences; thin lines "
+        "are simultaneous intervals."
     )
     return Figure(
         name="interactions",
         part="Pairs",
-        title="Interaction of pairs of heads",
+        title="Pairwise interactions between heads",
         caption=caption,
         chart=interval_panels(names, order, panels),
     )
@@ -237,7 +237,7 @@ def _joined(of_layers: Sequence[np.ndarray]) -> np.ndarray:
 
 
 ESTIMATES = {
-    "michel": "Michel's importance",
+    "michel": "importance (Michel et al.)",
     "first-order": "first-order estimate",
     "integrated": "integrated gradient",
 }
@@ -264,9 +264,9 @@ def estimates(found: Ablation) -> Figure | None:
         name="estimates",
         part="Estimates",
         title="Cheap estimates against exact effects",
-        caption="On a dashed line, the estimate equals the exact change of the loss without the head, in nats per "
-        "token. Michel's importance has no sign, so its ranks are also compared with absolute effects. A panel "
-        "without a clear effect of any head has no rank correlation.",
+        caption="On a dashed line, the estimate equals the exact loss change, in nats per token. The importance score "
+        "of Michel et al. has no sign, so its ranks are also compared with those of absolute effects. No rank "
+        "correlation is given if no head has a clear effect.",
         chart=grid(panels, len(KINDS), (26, 18)),
     )
 
@@ -313,8 +313,8 @@ def ablation_page(found: Ablation) -> ModelPage:
 
 def headline(found: Ablation) -> str:
     """Return the sentence on the heads that matter on their own, by mean ablation."""
-    about = f"{TOLD}_ablation_nats"
-    return next(finding.statements[0].sentence for finding in found.findings if finding.about == about)
+    finding = found.findings[KINDS.index(TOLD)]
+    return finding.statements[0].sentence
 
 
 def _heads_that_matter(found: Ablation) -> list[str]:
@@ -343,8 +343,8 @@ def figures(found: Ablation) -> tuple[Figure, ...]:
             labels=found.labels,
             name="effects-atlas",
             part=OPENING,
-            title="Change of the loss without each head",
-            caption=join("Values are in nats per token, with each head replaced by its mean.", framed),
+            title="Change in loss when each head is ablated",
+            caption=join("Values are in nats per token; one head at a time is replaced by its mean output.", framed),
             marked=mattering,
         ),
         head_intervals(found),

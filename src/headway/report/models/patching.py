@@ -66,8 +66,8 @@ def site_maps(found: PatchedModel) -> Figure | None:
         name="patched",
         part=OPENING,
         title="Share restored by each head",
-        caption="The share of the metric's difference that one head restores, when its activation on the clean text is "
-        "patched into the corrupted run. Below 0, the difference grows. Shares need not add up to 100 %.",
+        caption="The share of the gap between clean and corrupted metric that one head restores, when its clean "
+        "activation is patched into the corrupted run. Below 0, the gap widens. Shares need not add up to 100 %.",
         chart=grid(panels, _ACROSS, (22, 22)),
     )
 
@@ -176,7 +176,7 @@ def restored_intervals(found: Patching) -> Figure | None:
         title="Share restored by each head, with intervals",
         caption=join(
             f"Thick lines are 95 % intervals over {counted(len(found.clean), 'pair')} of texts; thin lines are "
-            f"simultaneous for all heads. Beyond the dotted lines ({100 * MATTERS:.0f} %), Headway names a "
+            f"simultaneous intervals. Beyond the dotted lines ({100 * MATTERS:.0f} %), Headway names a "
             "head.",
             f"Only the table shows {counted(left_out, 'head')} with smaller shares." if left_out else "",
         ),
@@ -265,8 +265,7 @@ def most_restoring(found: PatchedModel) -> Table:
         for at in order.tolist()
     ]
     caption = (
-        f"The metric is {found.metric}. Each value is the share of the metric's difference that one head restores. "
-        f"{_intervals(found)}"
+        f"The metric is {found.metric}. Each value is the share of the gap that one head restores. {_intervals(found)}"
     )
     return Table(columns=("", *(SITES[site] for site in shares)), rows=rows, caption=caption)
 
@@ -285,7 +284,7 @@ def heads(found: PatchedModel) -> Table:
         rows.append(Row(cells=(named(patching.heads[at]), *cells, "paths cancel" if patching.cancels[at] else "")))
     columns = ["", *(name for site in shares for name in (SITES[site], f"{SITES[site]}, estimated")), "estimate"]
     caption = (
-        "Restored shares of the metric's difference, exact and by attribution patching (one gradient). "
+        "Restored shares of the gap, exact and estimated by attribution patching (one backward pass). "
         f"If paths through later layers cancel, the estimate fails. {_intervals(found)}"
     )
     return Table(columns=columns, rows=rows, caption=caption)
@@ -310,4 +309,4 @@ def _cell(share: float, ends: np.ndarray) -> str:
 
 def _intervals(found: PatchedModel) -> str:
     n = len(found.patching.clean)
-    return f"Intervals: 95 % over {n:,} pairs, not simultaneous." if n > 1 else "One pair gives no intervals."
+    return f"95 % intervals over {n:,} pairs, not simultaneous." if n > 1 else "One pair is too few for intervals."

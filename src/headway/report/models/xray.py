@@ -40,7 +40,7 @@ def composition_maps(found: Composition, labels: Mapping[str, str]) -> Figure | 
         title="How heads compose",
         caption=join(
             "Rows are earlier heads, and columns are later heads whose queries, keys or values read their output. "
-            "The score is the norm of the product of both circuits, divided by the product of their norms "
+            "The score is the norm of the product of the two circuits, divided by the product of their norms "
             f"(unrelated circuits: about {decimal(found.null)}).",
             thinned,
         ),
@@ -184,8 +184,8 @@ def layers(xray: XRay) -> Table:
         cells = [_mean(xray, metric, name) for metric in means] + [_top(xray, metric, name) for metric in tops]
         rows.append(Row(cells=(label, f"{here.n_heads}{kv}x{here.d_head}", *cells)))
     caption = (
-        "The column “heads” has the numbers of query heads and of KV heads (if fewer), and the width of a head. Other "
-        "columns are means over heads or pairs (in parentheses: random heads), or the head with the highest score."
+        "The column “heads” gives the numbers of query heads and KV heads (if fewer), and the head dimension. Other "
+        "columns give means over heads or pairs (in parentheses: random heads), or the head with the highest score."
     )
     return Table(columns=("", "heads", *means.values(), *tops.values()), rows=rows, caption=caption)
 
@@ -292,7 +292,7 @@ def xray_page(xray: XRay, look: str | None = None) -> ModelPage:
     special = [finding for finding in xray.findings if finding.heads]
     return ModelPage(
         verb="xray",
-        title=f"Attention heads of {xray.name}",
+        title=f"Attention heads: {xray.name}",
         headline=headline(xray),
         second=" ".join(finding.statements[0].sentence for finding in special[1:]),
         read=f"Measured on {xray.read}",

@@ -170,9 +170,9 @@ def _caption(arms: list[ArmResults]) -> str:
     seeds = sorted({arm.shown.seed for arm in arms})
     others = max(len(arm.runs) for arm in arms) - 1
     return join(
-        "Each head has w, the mean diagonal entry of the QK circuit's x block, and mu, the y entry of the OV circuit.",
-        f"Strong lines are seed {' or '.join(map(str, seeds))}"
-        + (f", and faint lines are other seeds ({min(others, OTHERS)} of {others})." if others else "."),
+        "Per head, w is the mean diagonal entry of the QK circuit's x block, and mu is the y entry of the OV circuit.",
+        f"Dark lines are seed {' or '.join(map(str, seeds))}"
+        + (f", and faint lines are other seeds ({min(others, OTHERS)} of {others} drawn)." if others else "."),
         "Dashed lines are the mu that minimises the theory's effective loss at the current w."
         if any(map(_has_theory, arms))
         else "",
@@ -247,7 +247,7 @@ def circuit_steps(arm: ArmResults) -> Figure | None:
         name=f"steps-{arm.name}",
         part="Heads",
         title=f"QK circuits during training: {arm.label}",
-        caption=f"Each map is the QK circuit of a head of seed {arm.shown.seed} at a probed step.{PALE * untrained}",
+        caption=f"Each map shows the QK circuit of one head (seed {arm.shown.seed}) at a step.{PALE * untrained}",
         chart=_maps(tiles, task, _coordinates(task), size, legend="QK", largest=largest, pale=untrained),
     )
 

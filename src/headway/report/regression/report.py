@@ -11,7 +11,7 @@ from headway.icl.circuits import head_table
 from headway.report.charts.figure import ESTIMATORS, HEAD_COLOURS, Figure
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, Finished, ReportData
-from headway.report.experiment.laboratory import ReportSlice, Statement, arm_rows, by_task, seeds_said
+from headway.report.experiment.laboratory import ReportPart, Statement, arm_rows, by_task, seeds_said
 from headway.report.experiment.outcome import OutcomeMeasure, final_outcome
 from headway.report.regression import heads, theory, training
 from headway.report.regression.heads import circuits_of, declared, has_one_layer
@@ -22,7 +22,7 @@ ERROR = OutcomeMeasure(
     column="mse",
     axis="mean squared error",
     title="Final error",
-    sentence="Mean squared error on the fixed evaluation prompts, at the prompt length of training.",
+    sentence="Mean squared error on the fixed evaluation prompts, at the training prompt length.",
     references=ESTIMATORS,
     one_seed="Each point is one seed, and its bar is the 95 % interval over prompts.",
 )
@@ -60,8 +60,8 @@ WHOLE: tuple[Callable[[ReportData], Figure | None], ...] = (
 PER_ARM: tuple[Callable[[ArmResults], Figure | None], ...] = (heads.final_circuits, heads.circuit_steps)
 
 
-class IclReportSlice(ReportSlice):
-    """The slice of in-context regression."""
+class IclReportPart(ReportPart):
+    """The report of in-context regression."""
 
     def answers(self, material: ReportData) -> Iterator[Figure | None]:
         """Yield the figure of the benefit of a second head, if tasks have arms with one head and with two."""
@@ -143,4 +143,4 @@ def _heads_of(arm: ArmResults, run: Finished) -> Table:
     return Table(columns=("head", *HEADS.values()), rows=rows, caption=caption)
 
 
-LABORATORY = IclReportSlice()
+LABORATORY = IclReportPart()

@@ -70,8 +70,8 @@ def proportional(material: ReportData) -> Figure | None:
         part="Theory",
         title="Risk when d and L grow together",
         caption=join(
-            "Lines are the limits for a large dimension d and prompt length L, at a fixed ratio. "
-            f"The noise variance is {noise:.3g} times the signal variance, also on the query.",
+            "Lines are the limits as dimension d and prompt length L grow at a fixed ratio. "
+            f"The noise variance is {noise:.3g} times the signal variance, for the query too.",
             "Rings are the final errors of the arms (means over seeds), at finite d and L." if arms else "",
         ),
         chart=panel(layers, WIDTH - 420, 260),

@@ -104,7 +104,7 @@ def _caption(material: ReportData) -> str:
         f"The validation loss is on {evaluation.prompts_during:,} fixed prompts, adjusted for the error of debiased GD "
         "on these prompts; points are the final evaluation.",
         band_said(material.n_seeds),
-        "Bands of the validation loss include the 95 % interval over prompts." if luck else "",
+        "Bands around the validation loss also cover the 95 % interval over prompts." if luck else "",
     )
 
 
@@ -137,10 +137,10 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
         part="Prompt length",
         title="Error against prompt length, with untrained estimators",
         caption=join(
-            f"Curves are of seed {' or '.join(sorted({str(arm.shown.seed) for arm in arms}))}, with 95 % bootstrap "
+            f"Curves show seed {' or '.join(sorted({str(arm.shown.seed) for arm in arms}))}, with 95 % bootstrap "
             "intervals over the prompts.",
             "The kernel estimator uses only w and mu of each head." if any("kernel" in _curve(a) for a in arms) else "",
-            "The vertical line marks the prompt length of training.",
+            "The vertical line marks the training prompt length.",
         ),
         chart=grid(panels, columns),
     )
@@ -163,7 +163,7 @@ def lengths(material: ReportData) -> Figure | None:
         title="Error against prompt length",
         caption=join(
             band_said(material.n_seeds) or "Bands are 95 % bootstrap intervals over the prompts.",
-            "The vertical line marks the prompt length of training.",
+            "The vertical line marks the training prompt length.",
         ),
         chart=_panel({declared(arm).task.n_pairs for arm in arms}, rows, styles, (WIDTH - 60, 360), nested=True),
     )

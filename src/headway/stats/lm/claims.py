@@ -343,9 +343,9 @@ CLAIMS = (
         value=r2_of_layer_0("early_beyond"),
         also=r2_of_layer_0("early"),
         chance_above=p_of_swaps_in_layer_0("early"),
-        said="R² of the probe's loss on mean and variance of {metric} is {also} there, and {value} for a seed's own "
+        said="R² of the loss on mean and variance of {metric} is {also} there, and {value} for a seed's own "
         "deviations, beyond what other seeds explain (claimed: above 0.5)",
-        said_untested="R² of the probe's loss on mean and variance of {metric} is {also} there, as for any two "
+        said_untested="R² of the loss on mean and variance of {metric} is {also} there, as for any two "
         "curves with a trend in time",
         bound=0.5,
     ),

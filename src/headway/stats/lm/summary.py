@@ -16,7 +16,7 @@ from headway.config.metrics import METRICS
 from headway.config.run import imported
 from headway.stats.cells import done, runs_of_arms, title
 from headway.stats.evidence import Comparison
-from headway.stats.laboratory import ComparisonSlice, ExtraResults, References
+from headway.stats.laboratory import ExtraResults, FindingsPart, References
 from headway.stats.lm.claims import JudgedStatement
 from headway.stats.lm.diversity import LayerAssociation, ProbedRun, associations, head_progress
 from headway.stats.lm.plain_curve import METRIC, SizeComparison, Sized, against_plain, is_plain
@@ -125,7 +125,7 @@ def known_baselines(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     }
 
 
-class TokensComparisonSlice(ComparisonSlice):
+class TokensFindingsPart(FindingsPart):
     """Transformers on tokens."""
 
     def references(self, directory: Path, key: str, runs: Sequence[Run]) -> References:  # noqa: ARG002
@@ -145,4 +145,4 @@ class TokensComparisonSlice(ComparisonSlice):
         )
 
 
-LABORATORY = TokensComparisonSlice()
+LABORATORY = TokensFindingsPart()

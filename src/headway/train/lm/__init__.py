@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headway.config.lm.run import TokensRun
-from headway.train.loop import Study, TrainingSlice
+from headway.train.loop import Study, TrainingPart
 
 if TYPE_CHECKING:
     from headway.models.transformer import Transformer
 
 
-class TokensTrainingSlice(TrainingSlice):
+class TokensTrainingPart(TrainingPart):
     """Transformers on tokens; torch is loaded when it is needed."""
 
     def open_study(self, run: TokensRun, *, folder: Path | None = None, **options: Any) -> Study:  # noqa: ARG002
-        """Open the study of a run, with the options of `TrainingSlice.open_study`."""
+        """Open the study of a run, with the options of `TrainingPart.open_study`."""
         from headway.train.lm.study import open_study
 
         return open_study(run, **options)
@@ -55,4 +55,4 @@ class TokensTrainingSlice(TrainingSlice):
         return "timed uncompiled, on one core; long runs are compiled, and take less time"
 
 
-LABORATORY = TokensTrainingSlice()
+LABORATORY = TokensTrainingPart()
