@@ -8,8 +8,9 @@ import pytest
 import torch
 from support.induction import CONTEXT, on_its_task, read
 from support.planted import planted, texts
-from support.small_text import RAGGED, STORIES, verb
+from support.small_text import RAGGED, STORIES
 from support.tolerance import assert_same, nearly
+from support.typed import verb
 
 import headway
 from headway.analysis.inputs import two_inputs

@@ -1,15 +1,13 @@
 """`headway look`: finished models of Headway and of others, head by head, and everything that cannot be looked at."""
 
 import json
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tokenizers
 import torch
+from support.typed import verb
 
 import headway
 from headway.analysis.look import models_in
@@ -27,12 +25,6 @@ RAGGED = GptNeo(family="gpt-neo", d_model=16, n_layers=3, n_heads="4-2-1", n_pos
 STORY = "Once upon a time there was a heron. It stood in the reeds and waited for a fish that never came.\n"
 SMALL = {"vocab_size": 257, "max_position_embeddings": 64}
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
-
-
-def verb(*words, cwd):
-    command = [sys.executable, "-m", "headway", *map(str, words)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=environment)
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 import torch
-from support.small_text import STORIES, verb
+from support.small_text import STORIES
 from support.tolerance import nearly
+from support.typed import verb
 
 import headway
 from headway.analysis.patch import patch_texts

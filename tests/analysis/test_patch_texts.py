@@ -4,8 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from support.small_text import RAGGED, verb
+from support.small_text import RAGGED
 from support.tolerance import TERMS, assert_same, nearly
+from support.typed import verb
 
 import headway
 from headway.analysis.patch import patch_texts

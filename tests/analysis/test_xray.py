@@ -14,6 +14,7 @@ from support import planted
 from support.stored import data
 from support.stories import tokenizer as stories_tokenizer
 from support.tolerance import assert_same
+from support.typed import verb
 
 import headway
 from headway.analysis.open import open_model
@@ -27,10 +28,6 @@ from headway.report.models.xray import heads, layers
 
 RAGGED = GptNeo(family="gpt-neo", d_model=16, n_layers=3, n_heads="4-2-1", n_positions=64, windows=(None, 8))
 STORY = "Once upon a time there was a heron. It stood in the reeds and waited for a fish that never came.\n"
-
-
-def verb(*words, cwd):
-    return python("-m", "headway", *words, cwd=cwd)
 
 
 def python(*words, cwd):

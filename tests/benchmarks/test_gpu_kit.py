@@ -190,7 +190,7 @@ def test_the_pack_holds_what_the_pieces_import():
 
 @pytest.mark.slow
 def test_all_of_it_runs_on_a_processor_in_the_small(tmp_path):
-    """On two idle cores it takes about two minutes."""
+    """On two idle cores it takes about a minute."""
     environment = {**os.environ, "TMPDIR": str(tmp_path), "HEADWAY_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, str(KIT), str(tmp_path / "out"), "--tiny", "--device", "cpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -1,8 +1,5 @@
 """Language models that train in seconds, on Headway's own stories."""
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 from headway.config.experiment import Experiment
@@ -66,10 +63,3 @@ STORIES = "".join(
     f"Once upon a time there was a heron of {n} years. It stood in reed {n * n} and waited.\n<|endoftext|>\n"
     for n in range(40)
 )
-
-
-def verb(*words, cwd):
-    """Run a verb of the command line as its own process."""
-    command = [sys.executable, "-m", "headway", *map(str, words)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=environment)
