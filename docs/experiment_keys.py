@@ -97,7 +97,7 @@ _CONTRASTS = [
     "|---|---|---|",
     "| `a - b` | arm `a` against arm `b` | `order: descending - ascending` |",
     "| `[a, [b, c]]` | arm `a` against the mean of arms `b` and `c` | `wide: [wide-8, [narrow-1, narrow-2]]` |",
-    "| `{better: a, than: [b, c]}` | arm `a` against the mean of arms `b` and `c`; `names` is optional, and names both "
+    "| `{better: a, than: [b, c]}` | arm `a` against the mean of arms `b` and `c`; the optional `names` labels both "
     "sides | `wide: {better: wide-8, than: narrow-*, names: [wide, narrow]}` |",
     "| `{a: 1, b: -1}` | a weighted sum of arms; the weights add up to 0 | "
     "`interaction: {a-new: 1, a-old: -1, b-new: -1, b-old: 1}` |",

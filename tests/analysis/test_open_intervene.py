@@ -11,6 +11,7 @@ from support.typed import verb
 
 import headway
 from headway.analysis.patch import patch_texts
+from headway.base.text import capital
 from headway.causal.effects import KINDS
 from headway.errors import UserError
 
@@ -201,7 +202,7 @@ def test_what_is_not_measured_is_told(tmp_path):
     assert done.returncode == 0, done.stderr
     said = "paths between heads are not measured: in this model, head outputs do not reach later heads unchanged"
     page = (tmp_path / "results/patch-opt/patch.html").read_text()
-    assert said in page
+    assert capital(said) in page
     content = json.loads((tmp_path / "results/patch-opt/patch.json").read_text())
     assert content["patching"]["paths"] is None
     assert content["patching"]["no_paths"] == content["notes"][0]

@@ -52,7 +52,8 @@ def test_what_holds_for_a_family_stands_below_its_verdicts():
         "c beats d",
         "There is no interval before 3 seeds are finished. Lower is better.",
         "e",
-        "There is no interval at 3 seeds, since a difference needs 3 seeds shared by all of its arms. Lower is better.",
+        "There is no interval at 3 seeds, since an interval needs 3 seeds shared by all arms compared. "
+        "Lower is better.",
     ]
 
 

@@ -185,7 +185,7 @@ def test_what_holds_for_a_family_is_told_once():
     assert scope(alone, found[:1]).startswith(said)
     few = [told(-1.0, 0, 0, "few", n_pairs=2, **NO_TEST)]
     assert scope(replace(FAMILY, look=1), few) == (
-        "There is no interval at 3 seeds, since a difference needs 3 seeds shared by all of its arms. Lower is better."
+        "There is no interval at 3 seeds, since an interval needs 3 seeds shared by all arms compared. Lower is better."
     )
     alike = [replace(few[0], outcome="none", n_pairs=3)]
     assert "There is no interval at 3 seeds, since no difference varies from seed to seed. Lower" in scope(

@@ -195,7 +195,7 @@ def test_a_run_that_the_document_names_is_missed_whatever_the_cache_says(path, l
     them = "it" if seeds == "1" else "them"
     assert damages(path)[0] == (
         f"{path}/runs/fast: experiment.yaml lists {named}, but there is no folder; `headway run {path}` trains {them} "
-        f"again, and `headway drop {path} fast --seeds {seeds}` gives {them} up"
+        f"again, and `headway drop {path} fast --seeds {seeds}` drops {them}"
     )
     done = CliRunner().invoke(app, ["verify", str(path)])
     assert isinstance(done.exception, HeadwayError)

@@ -310,10 +310,9 @@ def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:
             "nats per token refer to these tokens"
         )
     if (n := _n_documents(own)) < min(LEAST, len(own)):
-        its, only = ("its", "it") if n == 1 else ("their", "them")
         yield (
-            f"the text has {counted(n, 'document')}: intervals are over {its} {len(own)} sequences, and hold for "
-            f"{only} only"
+            f"the text has only {counted(n, 'document')}: intervals are over its {len(own)} sequences, and hold for "
+            "this text only"
         )
     if len(own) < LEAST:
         yield (

@@ -215,8 +215,8 @@ FINDINGS = {
     "composition_on_text": (
         "Pairs of heads with above-chance {name} ({into}) on the text: {n}. Strongest: {pairs}. Numbers are "
         "composition scores of the weights. In parentheses: the share of the later head's {of} that comes from the "
-        "earlier head. For the first pair, this is {nats:z.2f} nats (random heads {drawn:z.2f}). Randomly rotated "
-        "circuits score {null:z.2f}."
+        "earlier head. For the first pair, the earlier head contributes {nats:z.2f} nats (random heads {drawn:z.2f}). "
+        "Randomly rotated circuits score {null:z.2f}."
     ),
     "differ": (
         "Values that differ from those of random heads: {n} of {m} (a value is one metric of one head or pair). The "
@@ -232,7 +232,7 @@ FINDINGS = {
     ),
     "no_change": "None of the {all} heads clearly matters ({kind} ablation).",
     "too_few": "{what} ({kind} ablation): too few sequences ({n}) for {claims} tests. Give {least} documents or more.",
-    "rarely_felt": "No interval for {heads}: few of the {n} sequences show an effect. About {more} more are needed.",
+    "rarely_felt": "No interval for {heads}: few of the {n} sequences show an effect. Add about {more} sequence(s).",
     "pairs": "Interactions of pairs ({kind} ablation, nats per token): {pairs:2}.",
     "interaction": (
         "An interaction is the effect of ablating both heads minus the sum of their individual effects. Above 0, the "
@@ -258,7 +258,7 @@ FINDINGS = {
         "{heads:3} alone have a faithfulness of {share:z.1%} (95 % CI {interval:z.1%}; {kind} ablation of all other "
         "heads)."
     ),
-    "random_circuits": "Median faithfulness of {circuits}: {median:z.0%}; {n} of them reach that of this circuit.",
+    "random_circuits": "Median faithfulness of {circuits}: {median:z.0%}; {n} of them are as faithful as this circuit.",
     "no_worth": (
         "Faithfulness is not defined: without any head, the loss rises by only {worth:z.3f} nats per token ({kind} "
         "ablation)."

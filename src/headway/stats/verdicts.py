@@ -297,7 +297,7 @@ def scope(family: Family, differences: Sequence[Difference]) -> str:
         return join(f"There is no interval before {counted(family.awaited, 'seed')} are finished.", better)
     if not any(c.interval for c in differences):
         enough = max((c.n_pairs for c in differences), default=0) >= FEWEST
-        few = f"a difference needs {FEWEST} seeds shared by all of its arms"
+        few = f"an interval needs {FEWEST} seeds shared by all arms compared"
         why = "no difference varies from seed to seed" if enough else few
         return join(f"There is no interval at {counted(family.awaited, 'seed')}, since {why}.", better)
     sure = f"{100 * (1 - family.plan.level):.3g} %"  # less than 95 % where a plan was prolonged

@@ -74,7 +74,7 @@ def _misplaced(directory: Path) -> Iterator[str]:
         yield (
             f"{directory / 'runs' / arm}: {document.FILE} lists {noun} {seeds}, but there is no folder; "
             f"`{command_line('run', directory)}` trains {them} again, and "
-            f"`{command_line('drop', directory, arm, seeds=seeds)}` gives {them} up"
+            f"`{command_line('drop', directory, arm, seeds=seeds)}` drops {them}"
         )
     if strangers:
         yield _about_strangers(directory, strangers)
@@ -230,5 +230,5 @@ def directory_warnings(directory: Path) -> Iterator[str]:
         these, them = ("this run, and it has", "it") if len(gone) == 1 else ("these runs, and they have", "them")
         yield (
             f"{document.told(gone)}: {document.FILE} names {these} no folder; "
-            f"`{command_line('run', directory)}` trains {them} again, and `headway drop` gives {them} up"
+            f"`{command_line('run', directory)}` trains {them} again, and `headway drop` drops {them}"
         )

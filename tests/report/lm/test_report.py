@@ -184,7 +184,7 @@ def test_whole_blocks_of_samples_are_drawn_where_there_are_three(tmp_path: Path,
     figure = samples.repetition(material)
     assert ({row["token"] for row in rows(figure)} if figure else set()) == drawn
     assert (
-        f"; 50 % of the last {n_tokens % 100} tokens repeat an earlier 4-gram"
+        f"; 50 % of the 4-grams in the last {n_tokens % 100} tokens occur earlier"
         in samples.writings(material)[0].samples[1].note
     )
 
@@ -209,7 +209,7 @@ def test_the_page_holds_the_texts_and_obeys_none_of_them(tmp_path: Path) -> None
     assert "&lt;/blockquote&gt;&lt;script&gt;alert(1)" in html
     assert evil not in html
     assert "Once upon a time there was" in html
-    assert "of the last 100 tokens repeat an earlier 4-gram" in html
+    assert "of the 4-grams in the last 100 tokens occur earlier" in html
 
 
 def test_many_verdicts_under_controls_are_folded(progression: ReportData) -> None:

@@ -129,7 +129,7 @@ def _note(sample: dict[str, Any], seed: int) -> str:
     said += f"{sample['n_tokens']:,} tokens"
     if repeated is not None:
         last = (sample["n_tokens"] - 1) % BLOCK + 1
-        said += f"; {100 * repeated:.0f} % of the last {last} tokens repeat an earlier 4-gram"
+        said += f"; {100 * repeated:.0f} % of the 4-grams in the last {last} tokens occur earlier"
     if sample.get("unused_share") is not None:
         said += f"; {100 * sample['unused_share']:.1f} % of the tokens never occur in the training text"
     return said + "."

@@ -66,7 +66,7 @@ def site_maps(found: PatchedModel) -> Figure | None:
         name="patched",
         part=OPENING,
         title="Share restored by each head",
-        caption="The share of the gap between clean and corrupted metric that one head restores, when its clean "
+        caption="The share of the gap between clean and corrupted metric that one head closes when its clean "
         "activation is patched into the corrupted run. Below 0, the gap widens. Shares need not add up to 100 %.",
         chart=grid(panels, _ACROSS, (22, 22)),
     )
@@ -265,7 +265,7 @@ def most_restoring(found: PatchedModel) -> Table:
         for at in order.tolist()
     ]
     caption = (
-        f"The metric is {found.metric}. Each value is the share of the gap that one head restores. {_intervals(found)}"
+        f"The metric is {found.metric}. Each value is the share of the gap that one head closes. {_intervals(found)}"
     )
     return Table(columns=("", *(SITES[site] for site in shares)), rows=rows, caption=caption)
 
@@ -284,7 +284,7 @@ def heads(found: PatchedModel) -> Table:
         rows.append(Row(cells=(named(patching.heads[at]), *cells, "paths cancel" if patching.cancels[at] else "")))
     columns = ["", *(name for site in shares for name in (SITES[site], f"{SITES[site]}, estimated")), "estimate"]
     caption = (
-        "Restored shares of the gap, exact and estimated by attribution patching (one backward pass). "
+        "Shares of the gap that are closed, exact and estimated by attribution patching (one backward pass). "
         f"If paths through later layers cancel, the estimate fails. {_intervals(found)}"
     )
     return Table(columns=columns, rows=rows, caption=caption)

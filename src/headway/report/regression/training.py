@@ -101,8 +101,8 @@ def _caption(material: ReportData) -> str:
     evaluation = declared(material.arms[0]).evaluation
     luck = any(len(per_seed(arm, "eval_mse_adjusted_se")[0]) for arm in material.arms)
     return join(
-        f"The validation loss is on {evaluation.prompts_during:,} fixed prompts, adjusted for the error of debiased GD "
-        "on these prompts; points are the final evaluation.",
+        f"The validation loss is on {evaluation.prompts_during:,} fixed prompts, with the error of debiased GD on them "
+        "as a control variate; points are the final evaluation.",
         band_said(material.n_seeds),
         "Bands around the validation loss also cover the 95 % interval over prompts." if luck else "",
     )
