@@ -34,7 +34,7 @@ def test_a_loss_that_still_falls_by_more_than_the_arms_differ_is_told(store, by,
     if warned:
         assert said == [
             "In the last tenth of training, the evaluation MSE still fell in 1 of 2 arms. In 1 head it "
-            "fell by 20 % or more. For 2 heads and 1 head, the difference or the equivalence margin is smaller "
+            "fell by 20 % or more. The verdict on 2 heads and 1 head rests on a smaller difference or margin "
             "(10 %). Train longer, or let the learning rate decay."
         ]
 
@@ -56,8 +56,8 @@ def test_a_learning_rate_that_moves_an_arm_by_more_than_the_arms_differ_is_told(
     if warned:
         assert said == [
             "Another learning rate changes the result of 1 of 2 arms. For 2 heads the gain is 24 % or more, "
-            "at 2 times its learning rate. For 1 head and 2 heads, the difference or the "
-            "equivalence margin is smaller (10 %). Rely on the verdicts at the best learning rates."
+            "at 2 times its learning rate. The verdict on 1 head and 2 heads rests on a smaller difference or "
+            "margin (10 %). Rely on the verdicts at the best learning rates."
         ]
 
 
@@ -202,7 +202,7 @@ def test_an_answer_is_held_against_its_own_difference_and_not_against_the_farthe
     (said,) = [one for one in built.warnings if "still fell in" in one]
     assert said == (
         "In the last tenth of training, the evaluation MSE still fell in 2 of 3 arms. In 2 heads it fell by "
-        "3.0 % or more. For 4 heads and 2 heads, the difference or the equivalence margin is smaller (0.60 %). "
+        "3.0 % or more. The verdict on 4 heads and 2 heads rests on a smaller difference or margin (0.60 %). "
         "Train longer, or let the learning rate decay."
     )
     assert built.doubts == (said,)
@@ -224,7 +224,7 @@ def test_that_two_are_the_same_is_held_against_the_margin(store, by, kinds):
     (one,) = built.judged
     assert (one.outcome, one.doubts) == ("same", kinds)
     assert all(
-        "For 4 heads and 2 heads, the difference or the equivalence margin is smaller (1.0 %)." in said
+        "The verdict on 4 heads and 2 heads rests on a smaller difference or margin (1.0 %)." in said
         for said in built.doubts
     )
     assert bool(built.doubts) == bool(kinds)
@@ -239,7 +239,7 @@ def test_a_rate_that_moves_each_arm_by_more_than_an_answer_is_told(tmp_path, cal
     (said,) = built.doubts
     assert said == (
         "Another learning rate changes the result of 2 of 3 arms. For 4 heads the gain is 2.3 % or more, at 2 "
-        "times its learning rate. For 4 heads and 2 heads, the difference or the equivalence margin is smaller "
+        "times its learning rate. The verdict on 4 heads and 2 heads rests on a smaller difference or margin "
         "(0.60 %). Rely on the verdicts at the best learning rates."
     )
     assert {c.arm: c.doubts for c in built.judged if c.control is None} == {"h1": (), "h4": ("rates",)}

@@ -131,18 +131,18 @@ WARNINGS = {
     ),
     "still_falling": (
         "In the last tenth of training, the {quantity} still fell in {n} of {all} arms. In {most} it fell by "
-        "{least} % or more. For {sides}, the difference or the equivalence margin is smaller ({apart} %). "
-        "Train longer, or let the learning rate decay."
+        "{least} % or more. The verdict on {sides} rests on a smaller difference or margin ({apart} %). Train longer, "
+        "or let the learning rate decay."
     ),
     "fell_as_rates_decayed": (
         "In the last tenth of training, as the learning rate decayed, the {quantity} fell in {n} of {all} arms. "
-        "For {sides}, the difference or the equivalence margin is smaller ({apart} %). Longer training may change "
-        "the answer."
+        "The verdict on {sides} rests on a smaller difference or margin ({apart} %). Longer training may change the "
+        "answer."
     ),
     "rates_matter": (
         "Another learning rate changes the result of {n} of {all} arms. For {most} the gain is {least} % or more, at "
-        "{factor} times its learning rate. For {sides}, the difference or the equivalence margin is "
-        "smaller ({apart} %). Rely on the verdicts at the best learning rates."
+        "{factor} times its learning rate. The verdict on {sides} rests on a smaller difference or margin ({apart} %). "
+        "Rely on the verdicts at the best learning rates."
     ),
     "diverged": "Diverged runs are left out ({runs}). The comparison uses the other runs.",
     "all_diverged": "Every run of {arms} diverged, so nothing is left to compare.",
