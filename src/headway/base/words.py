@@ -101,7 +101,7 @@ SPECIAL = {
         "attention on earlier copies of the current token",
     ),
     "positional_score": ("Neighbour heads", "positions attending most to the same neighbouring position"),
-    "fixed_pattern_score": ("Fixed-pattern heads", "attention on the same positions in every text"),
+    "fixed_pattern_score": ("Fixed-pattern heads", "attention on fixed positions"),
     "sink_score": ("First-token heads", "attention on the first token"),
 }
 """The name of special heads by their metric, and what the score is a share of."""

@@ -210,7 +210,7 @@ def _of_text(distance: int, name: str, keys: str, high: str) -> HeadMetric:
     return _pattern(
         name=f"text_{name}_score",
         family="text",
-        sentence=f"mean attention weight on {keys}, over the queries of the text that have such keys",
+        sentence=f"mean attention weight on {keys}, over the queries that see such keys",
         high=high,
         null=Null("share of such keys among all visible keys (uniform attention)", "even"),
         value=PerQuery(

@@ -227,8 +227,8 @@ def directory_warnings(directory: Path) -> Iterator[str]:
     if strangers:
         yield _about_strangers(directory, strangers)
     if gone:
-        these, them = ("this run, and it has", "it") if len(gone) == 1 else ("these runs, and they have", "them")
+        runs, them = ("a run", "it") if len(gone) == 1 else ("runs", "them")
         yield (
-            f"{document.told(gone)}: {document.FILE} names {these} no folder; "
+            f"{document.FILE} lists {runs} without a folder: {document.told(gone)}; "
             f"`{command_line('run', directory)}` trains {them} again, and `headway drop` drops {them}"
         )

@@ -39,8 +39,8 @@ class HeadProbes(Spec):
     published: bool = False
     """whether to measure some metrics as published code computes them, for comparison"""
     outputs: bool = False
-    """whether to measure each head's output: its share of the layer, its constant share, and its correlation with the
-    outputs of other heads"""
+    """whether to measure each head's output: its share of the layer's output, its constant part, and its correlation
+    with the outputs of other heads"""
     importance: bool = False
     """whether to measure the sensitivity of the loss to each head, by gradients; each measurement needs one more
     forward and backward pass"""
@@ -107,8 +107,7 @@ class AblateHeads(Spec):
     """
 
     sequences: int = Field(32, ge=2)
-    """number of held-out sequences on which the loss is measured; the same number of others provides means and
-    resampled outputs"""
+    """number of held-out sequences for the loss; as many others supply outputs for mean and resample ablation"""
     mean: Literal["positions", "per-position"] = "positions"
     """the mean for mean ablation: over sequences and positions (positions), or over sequences at each position
     (per-position)"""

@@ -284,7 +284,7 @@ def heads(found: PatchedModel) -> Table:
         rows.append(Row(cells=(named(patching.heads[at]), *cells, "paths cancel" if patching.cancels[at] else "")))
     columns = ["", *(name for site in shares for name in (SITES[site], f"{SITES[site]}, estimated")), "estimate"]
     caption = (
-        "Shares of the gap that are closed, exact and estimated by attribution patching (one backward pass). "
+        "Share of the gap that each patch closes: exact, and estimated by attribution patching (one backward pass). "
         f"If paths through later layers cancel, the estimate fails. {_intervals(found)}"
     )
     return Table(columns=columns, rows=rows, caption=caption)
