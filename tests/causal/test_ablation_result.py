@@ -92,7 +92,7 @@ def test_an_effect_that_few_sequences_feel_has_no_interval_and_is_not_named():
     sentence = said(replace(found, exact=exact))
     assert sentence == (
         "None of the 30 heads clearly matters (mean ablation). No interval for L0H0: few of the 12 sequences "
-        "show an effect. Add about 28 sequence(s)."
+        "show an effect. About 28 more are enough."
     )
 
     assert np.isnan(single["mean"].interval()[0][0]).all()

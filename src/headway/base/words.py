@@ -232,7 +232,7 @@ FINDINGS = {
     ),
     "no_change": "None of the {all} heads clearly matters ({kind} ablation).",
     "too_few": "{what} ({kind} ablation): too few sequences ({n}) for {claims} tests. Give {least} documents or more.",
-    "rarely_felt": "No interval for {heads}: few of the {n} sequences show an effect. Add about {more} sequence(s).",
+    "rarely_felt": "No interval for {heads}: few of the {n} sequences show an effect. About {more} more are enough.",
     "pairs": "Interactions of pairs ({kind} ablation, nats per token): {pairs:2}.",
     "interaction": (
         "An interaction is the effect of ablating both heads minus the sum of their individual effects. Above 0, the "

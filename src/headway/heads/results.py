@@ -150,8 +150,8 @@ class XRay(ModelOnText):
     held: ClassVar[str] = (
         "Random heads are the same layers with random weights of the same scale, on the same text. On untrained "
         "models, about 5 of 100 x-rays report a finding. If the row norms of untrained weights increase from row "
-        "to row, 57 of 100 x-rays name idle heads (column norms: 33 of 100). The absence of a finding is weaker "
-        "evidence: x-rays often miss a query subspace that all heads of a layer share."
+        "to row, 57 of 100 x-rays name idle heads (column norms: 33 of 100). Finding nothing is weaker evidence: "
+        "x-rays often miss a query subspace that all heads of a layer share."
     )
 
     composition: Composition | None = None

@@ -158,7 +158,7 @@ def test_a_head_is_dead_whose_part_of_the_step_is_below_a_hundredth(w: Any, mu: 
 
 def test_dead_heads_are_counted_beside_what_each_head_becomes(heads: ReportData) -> None:
     (_, table), *_ = LABORATORY.heads(heads.arms[1])
-    assert table.caption == "0 of 2 heads are dead (|mu w| below 1 % of its sum)."
+    assert table.caption == "0 of 2 heads are dead: |mu w| is below 1 % of its total."
 
 
 def test_with_three_seeds_there_is_an_interval(directory: Path) -> None:

@@ -137,7 +137,7 @@ def _heads_of(arm: ArmResults, run: Finished) -> Table:
         for head in range(n_heads)
     ]
     caption = join(
-        f"{heads.dead_heads(run)} of {n_heads} heads are dead (|mu w| below {100 * heads.DEAD:g} % of its sum).",
+        f"{heads.dead_heads(run)} of {n_heads} heads are dead: |mu w| is below {100 * heads.DEAD:g} % of its total.",
         "" if task.d_y == 1 else PER_OUTPUT,
     )
     return Table(columns=("head", *HEADS.values()), rows=rows, caption=caption)

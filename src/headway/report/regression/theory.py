@@ -71,7 +71,7 @@ def proportional(material: ReportData) -> Figure | None:
         title="Risk when d and L grow together",
         caption=join(
             "Lines are the limits as dimension d and prompt length L grow at a fixed ratio. "
-            f"The noise variance is {noise:.3g} times the signal variance, also in the query's target.",
+            f"The noise variance is {noise:.3g} times the signal variance; the query's target has the same noise.",
             "Rings are the final errors of the arms (means over seeds), at finite d and L." if arms else "",
         ),
         chart=panel(layers, WIDTH - 420, 260),
