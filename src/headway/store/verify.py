@@ -227,8 +227,7 @@ def directory_warnings(directory: Path) -> Iterator[str]:
     if strangers:
         yield _about_strangers(directory, strangers)
     if gone:
-        runs, them = ("a run", "it") if len(gone) == 1 else ("runs", "them")
         yield (
-            f"{document.FILE} lists {runs} without a folder: {document.told(gone)}; "
-            f"`{command_line('run', directory)}` trains {them} again, and `headway drop` drops {them}"
+            f"runs of {document.FILE} without a folder: {document.told(gone)}; "
+            f"`{command_line('run', directory)}` trains them again, and `headway drop` drops them"
         )
