@@ -99,10 +99,8 @@ class _Size:
 def _said_of_strips(strips: Sequence[str]) -> str:
     if "untrained" not in strips:
         return "The column to the right of each panel gives the null value of each layer." if strips else ""
-    independent = "column n gives each layer's null value, and " if "null" in strips else ""
-    return (
-        f"To the right of each panel, {independent}column u gives the layer's value for random heads on the same text."
-    )
+    independent = "column n gives each layer's null value and " if "null" in strips else ""
+    return f"Right of each panel, {independent}column u gives the value of random heads on the same text."
 
 
 def _chosen(scores: Mapping[str, HeadScores], metrics: Sequence[str] | None) -> list[str]:

@@ -265,7 +265,7 @@ def estimates(found: Ablation) -> Figure | None:
         part="Estimates",
         title="Cheap estimates against exact effects",
         caption="On a dashed line, the estimate equals the exact loss change, in nats per token. The importance score "
-        "of Michel et al. has no sign, so its ranks are also compared with those of absolute effects. No rank "
+        "of Michel and others has no sign, so its ranks are also compared with those of absolute effects. No rank "
         "correlation is given if no head has a clear effect.",
         chart=grid(panels, len(KINDS), (26, 18)),
     )
