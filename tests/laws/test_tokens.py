@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 406_534,
-    "code lines": 38_909,
+    "tokens": 406_532,
+    "code lines": 38_907,
     "dense modules": 75,
     "functions above 400 tokens": 20,
     "comprehensions in 1,000 lines": 72,
