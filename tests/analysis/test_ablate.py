@@ -81,7 +81,7 @@ def test_pieces_of_a_document_are_one_unit(ragged, tmp_path):
     assert all(np.shape(found.exact.single[kind].per_sequence[0])[1] == len(found.exact.tokens) for kind in KINDS)
     (tmp_path / "one.txt").write_text("".join(long[1:12]))
     one = headway.ablate(ragged, text=tmp_path / "one.txt", sequences=12, length=32)
-    assert "the text has 1 document: intervals are over its 12 sequences, and hold for it only" in one.notes
+    assert "the text has only 1 document: intervals are over its 12 sequences, and hold for this text only" in one.notes
     assert len(one.exact.tokens) == 12
 
 
