@@ -180,7 +180,7 @@ def test_a_planted_circuit_is_faithful_in_all_three_ways_and_random_ones_are_not
     for kind in KINDS:
         assert found.circuit[kind].interval[0] > 0.9
         assert found.circuit[kind].as_faithful == 0
-    assert found.findings[-1].sentence.endswith("; 0 of them are as faithful as this circuit.")
+    assert found.findings[-1].sentence.endswith("; 0 are no less faithful than this circuit.")
     reset, _ = planted(3, reset=True)
     nothing = headway.ablate(reset, text=inputs, reference=other, circuit=["L0H0", "L1H0"])
     assert {each.kind for each in nothing.findings[-1].statements} == {"no_worth"}

@@ -72,7 +72,7 @@ def test_a_way_in_which_heads_are_good_for_nothing_is_said():
     _, random = circuit_statements(replace(useful, kind="zero"))
     (none,) = circuit_statements(replace(nothing, kind="resample"))
     assert random.sentence == (
-        "Median faithfulness of 2 random circuits of 1 head: 50 %; 1 of them are as faithful as this circuit."
+        "Median faithfulness of 2 random circuits of 1 head: 50 %; 1 are no less faithful than this circuit."
     )
     assert none.sentence.endswith(
         "Faithfulness is not defined: without any head, the loss rises by only 0.000 nats per token (resample "
@@ -112,7 +112,7 @@ def test_where_circuits_are_few_it_is_said_that_they_are_all():
     assert len(found.random) == 5
     assert found.chance == 1 / 6
     assert "Median faithfulness of all 5 other circuits of 2 heads: " in found.sentence
-    assert found.sentence.endswith("; 0 of them are as faithful as this circuit.")
+    assert found.sentence.endswith("; 0 are no less faithful than this circuit.")
 
 
 def small_of(layout):

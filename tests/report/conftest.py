@@ -35,7 +35,7 @@ def directory(tmp_path: Path) -> Path:
 MOST_SENTENCES, MOST_WORDS = 3, 25
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def captions_are_short() -> Iterator[None]:
     """A law of all figures and tables here: at most three sentences in a caption, of at most 25 words each."""
 

@@ -172,7 +172,7 @@ def _filling(value: str | int | float, form: str) -> str:
         return value
     if form == "below":
         # A score that misses a threshold is never rounded up to it.
-        return f"{math.floor(1000 * value) / 10:.1f} %"
+        value, form = math.floor(1000 * value) / 1000, "z.1%"
     if form.isdigit() or not form:
         return number(value, int(form or 2))
     return f"{value:{form}}".replace("-", "−").replace("%", " %")

@@ -258,7 +258,7 @@ FINDINGS = {
         "{heads:3} alone have a faithfulness of {share:z.1%} (95 % CI {interval:z.1%}; {kind} ablation of all other "
         "heads)."
     ),
-    "random_circuits": "Median faithfulness of {circuits}: {median:z.0%}; {n} of them are as faithful as this circuit.",
+    "random_circuits": "Median faithfulness of {circuits}: {median:z.0%}; {n} are no less faithful than this circuit.",
     "no_worth": (
         "Faithfulness is not defined: without any head, the loss rises by only {worth:z.3f} nats per token ({kind} "
         "ablation)."

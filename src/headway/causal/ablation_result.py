@@ -70,7 +70,8 @@ def change_of(names: tuple[str, ...], change: float, ends: Sequence[float]) -> H
     return statement("change", heads=names, change=change, interval=floats(ends))
 
 
-def _heads(effects: HeadEffects, kind: Kind) -> Iterator[HeadStatement]:
+def told_heads(effects: HeadEffects, kind: Kind) -> Iterator[HeadStatement]:
+    """Yield which heads matter by one kind of ablation, and which have no interval."""
     n, n_heads = len(effects.tokens), sum(map(len, effects.per_sequence))
     if n < LEAST:
         yield _too_few("Heads", kind, n, n_heads)
@@ -98,18 +99,18 @@ def ways_told(ablation: "Ablation") -> list[Kind]:
     return [kind for kind in KINDS if beyond(ablation.exact.single[kind])]
 
 
-def _pairs(pairs: "PairEffects", kind: Kind) -> HeadStatement:
+def _pairs(pairs: "PairEffects") -> HeadStatement:
     if len(pairs.tokens) < LEAST:
-        return _too_few("Pairs", kind, len(pairs.tokens), len(pairs.heads))
-    means, (low, high) = pairs.mean(kind), pairs.corrected_interval(kind)
+        return _too_few("Pairs", TOLD, len(pairs.tokens), len(pairs.heads))
+    means, (low, high) = pairs.mean(TOLD), pairs.corrected_interval(TOLD)
     changes = tuple(
         change_of(tuple(map(named, pairs.heads[i])), float(means[i]), (low[i], high[i]))
         for i in np.argsort(-np.abs(means))
         if low[i] > MATTERS or high[i] < -MATTERS
     )
     if not changes:
-        return statement("no_pair", kind=kind, least=MATTERS)
-    return statement("pairs", kind=kind, pairs=changes)
+        return statement("no_pair", kind=TOLD, least=MATTERS)
+    return statement("pairs", kind=TOLD, pairs=changes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,9 +310,11 @@ class Ablation(ModelOnText):
     def findings(self) -> tuple[Finding, ...]:
         """Findings: the heads that matter, pairs of heads, and the circuit."""
         single, pairs = self.exact.single, self.pairs
-        found = [Finding(about=f"{kind}_ablation_nats", statements=tuple(_heads(single[kind], kind))) for kind in KINDS]
+        found = [
+            Finding(about=f"{kind}_ablation_nats", statements=tuple(told_heads(single[kind], kind))) for kind in KINDS
+        ]
         if pairs is not None:
-            interactions = _pairs(pairs, TOLD), statement("interaction")
+            interactions = _pairs(pairs), statement("interaction")
             found.append(Finding(about="interactions", statements=interactions))
         if self.circuit is not None:
             found.append(Finding(about="circuit", statements=tuple(circuit_statements(self.circuit[TOLD]))))

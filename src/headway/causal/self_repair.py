@@ -96,21 +96,21 @@ class SelfRepair:
 
     def findings(self) -> Iterator[Finding]:
         """Yield a finding if heads do another thing together than one by one, by the kind that sentences are about."""
-        statements = [*self._pairs(TOLD)]
+        statements = [*self._pairs()]
         for group in filter(None, (self.named, self.others)):
-            statements += self.group_statements(group, TOLD)
+            statements += self.group_statements(group)
         if statements:
             yield Finding(about="self_repair", statements=tuple(statements))
 
-    def _pairs(self, kind: Kind) -> Iterator[HeadStatement]:
-        redundant = self.redundant(kind)
-        both, ends = self._both.mean(kind), np.transpose(self._both.corrected_interval(kind))
+    def _pairs(self) -> Iterator[HeadStatement]:
+        redundant = self.redundant(TOLD)
+        both, ends = self._both.mean(TOLD), np.transpose(self._both.corrected_interval(TOLD))
         for at in redundant[:_SHOWN]:
             heads = self.pairs.heads[at]
-            first, second = (self._mean(single_of(self.exact, head, kind)) for head in heads)
+            first, second = (self._mean(single_of(self.exact, head, TOLD)) for head in heads)
             yield statement(
                 "stand_in",
-                kind=kind,
+                kind=TOLD,
                 heads=tuple(map(named, heads)),
                 both=float(both[at]),
                 interval=floats(ends[at]),
@@ -128,15 +128,15 @@ class SelfRepair:
         both = self._both.mean(kind)
         return [int(at) for at in np.argsort(-extra) if low[at] > MATTERS and 2 * extra[at] > both[at] > 0]
 
-    def group_statements(self, group: GroupEffect, kind: Kind) -> Iterator[HeadStatement]:
+    def group_statements(self, group: GroupEffect) -> Iterator[HeadStatement]:
         """Yield what a group does together, if that differs from the sum of single effects."""
-        joint, singles = group.joint[kind], group.singles(self.exact, kind)
+        joint, singles = group.joint[TOLD], group.singles(self.exact, TOLD)
         low, high = self._ends(joint - singles)
         if low <= MATTERS and high >= -MATTERS:
             return
         yield statement(
             "together",
-            kind=kind,
+            kind=TOLD,
             heads=tuple(map(named, group.heads)),
             change=self._mean(joint),
             interval=self._ends(joint),
@@ -145,7 +145,7 @@ class SelfRepair:
         if group is self.others:
             yield statement("not_alone")
         for head, left in group.left_in.items():
-            back = joint - left[kind]
+            back = joint - left[TOLD]
             ends = self._ends(back, 1 - 0.05 / len(group.heads))
             if ends[0] > MATTERS:
                 yield statement("left_in", heads=(named(head),), less=self._mean(back), interval=ends)

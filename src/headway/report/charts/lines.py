@@ -167,10 +167,11 @@ def keyed(column: str, styles: Sequence[LineStyle], *, nested: bool = True) -> d
     }
 
 
-def step_axis(first: int, last: int, *, title: str | None = "training step (log scale)") -> Axis:
+def step_axis(first: int, last: int, *, titled: bool = True) -> Axis:
     """An axis of steps from 0: linear up to `first`, logarithmic beyond, so that the beginning is drawn too."""
     powers = [10**k for k in range(12) if first <= 10**k < last / 1.5]
     rounded = float(f"{last:.0e}")
     values = [0, *powers, int(rounded) if rounded <= last else last]
     ticks = {"values": values, "labelExpr": "datum.value ? format(datum.value, '~s') : '0'"}
+    title = "training step (log scale)" if titled else None
     return Axis("step", title, domain=[0, last], scale={"type": "symlog", "constant": first}, ticks=ticks)

@@ -51,7 +51,7 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
         caption=join(
             measure.sentence,
             several_seeds if material.n_seeds > 1 else measure.one_seed,
-            "Ticks are reference estimators on the same data; those far from all arms are not drawn." if ticks else "",
+            "Ticks are reference predictors on the same data; those far from all arms are not drawn." if ticks else "",
         ),
         chart=panels[0] if len(panels) == 1 else grid(panels, 1),
     )

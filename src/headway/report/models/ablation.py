@@ -19,6 +19,7 @@ from headway.causal.ablation_result import (
     Faithfulness,
     random_circuits_said,
     share_that_is_told,
+    told_heads,
     ways_told,
     within,
 )
@@ -89,7 +90,7 @@ def circuit_losses(found: Ablation) -> Figure | None:
     """Draw the loss with all heads, the circuit, each random circuit, and no heads; None if not asked for."""
     if found.circuit is None:
         return None
-    one = next(iter(found.circuit.values()))
+    one = found.circuit[TOLD]
     panels = [_panel_circuit_losses(each, WAYS[kind], at == 0) for at, (kind, each) in enumerate(found.circuit.items())]
     return Figure(
         name="circuit",
@@ -313,8 +314,7 @@ def ablation_page(found: Ablation) -> ModelPage:
 
 def headline(found: Ablation) -> str:
     """Return the sentence on the heads that matter on their own, by mean ablation."""
-    finding = found.findings[KINDS.index(TOLD)]
-    return finding.statements[0].sentence
+    return next(told_heads(found.exact.single[TOLD], TOLD)).sentence
 
 
 def _heads_that_matter(found: Ablation) -> list[str]:
@@ -327,9 +327,8 @@ def _together(found: Ablation) -> str:
     repair = found.repair if isinstance(found, AblationTogether) else None
     if repair is None or repair.others is None:
         return ""
-    statements = list(repair.group_statements(repair.others, TOLD))
-    first = statements[:2]
-    return " ".join(each.sentence for each in first)
+    statements = list(repair.group_statements(repair.others))[:2]
+    return " ".join(each.sentence for each in statements)
 
 
 def figures(found: Ablation) -> tuple[Figure, ...]:

@@ -118,9 +118,7 @@ def _panel(arm: ArmResults, row: tuple[str, int], rows: list[tuple[str, int]], n
         "detail": "seed:N",
     }
     name = quantity if spec.task.d_y == 1 else f"{quantity}, output {output + 1}"
-    x = step_axis(
-        spec.probes.every, spec.training.steps, title="training step (log scale)" if row == rows[-1] else None
-    )
+    x = step_axis(spec.probes.every, spec.training.steps, titled=row == rows[-1])
     # Every y axis takes the same room, so that panels stand in columns.
     y = Axis("value", name, ticks={"minExtent": 34, "tickCount": 5})
 
