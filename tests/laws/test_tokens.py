@@ -14,7 +14,7 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 406_517,
+    "tokens": 406_510,
     "code lines": 38_907,
     "dense modules": 75,
     "functions above 400 tokens": 20,

@@ -217,24 +217,25 @@ def _alone(material: ReportData) -> str:
 def sureness(material: ReportData) -> list[tuple[str, list[str]]]:
     """Return what holds for each family of the primary metric, and below it the verdicts in full, as sentences."""
     results = material.results
-    asked = [(one, one.sentence) for one in results.contrasts if one.sentence]
-    found = [(one, one.verdict) for one in results.judged if one.n_pairs]
+    asked = {(one.control, one.sentence): one for one in results.contrasts if one.sentence}
+    found = {(one.control, one.verdict): one for one in results.judged if one.n_pairs}
     told: dict[str, list[str]] = {}
-    for some in (asked, found):
-        for control in dict.fromkeys(one.control for one, _ in some):
-            members = [(one, said) for one, said in some if one.control == control]
-            family = results.family(members[0][0])
-            held = "" if family is None else scope(family, [one for one, _ in members])
+    for some in (asked, {key: one for key, one in found.items() if key not in asked}):
+        for control in dict.fromkeys(of for of, _ in some):
+            members = {said: one for (of, said), one in some.items() if of == control}
+            judged = list(members.values())
+            family = results.family(judged[0])
+            held = "" if family is None else scope(family, judged)
             under = "" if control is None else f"Under {material.experiment.control_label(control)}: "
             sentences = told.setdefault(f"{under}{held}", [])
-            sentences += [said for _, said in members]
-            if family is not None and (carried := carried_by(family, [one for one, _ in members])):
+            sentences += members
+            if family is not None and (carried := carried_by(family, judged)):
                 sentences.append(carried)
     if asked and found:
         told.setdefault("", []).append(TWO_FAMILIES)
     if missing := without_pairs(results):
         told.setdefault("", []).append(missing)
-    return [(held, list(dict.fromkeys(said))) for held, said in told.items()] if material.arms else []
+    return list(told.items()) if material.arms else []
 
 
 def progress(material: ReportData) -> str:
@@ -256,7 +257,6 @@ def command(material: ReportData) -> str:
     """Return the command that runs all this again into another directory."""
     experiment = material.experiment
     settings = _settings_of_shipped(experiment)
-    ships = settings is not None
     seeds = sorted({run.seed for run in material.runs})
     counts = seeds == list(range(len(seeds)))
     present = {run.arm for run in material.runs}
@@ -264,8 +264,8 @@ def command(material: ReportData) -> str:
     partly = present and {arm.name for arm in declared} - present
     return command_line(
         "run",
-        experiment.name if ships else f"{experiment.name}.yaml",
-        scale=experiment.scale if ships else None,
+        f"{experiment.name}.yaml" if settings is None else experiment.name,
+        scale=None if settings is None else experiment.scale,
         seeds=(len(seeds) if counts else ",".join(map(str, seeds)) + "," * (len(seeds) == 1)) or None,
         arms=",".join(arm.name for arm in declared if arm.name in present) if partly else None,
         control=[control for control in dict.fromkeys(run.control for run in material.runs) if control],
