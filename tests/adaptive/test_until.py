@@ -243,7 +243,8 @@ def test_a_plan_that_goes_on_says_what_that_costs(tmp_path):
         "The plan of interim analyses was to end at 3 seeds and now ends at 6. This raises the plan's rate of "
         "false positives to 10 %.",
     )
-    assert scope(found.families[0], found.judged).startswith("The comparison has a 90 % interval, at interim analysis 3 of 3.")
+    said = scope(found.families[0], found.judged)
+    assert said.startswith("The comparison has a 90 % interval, at interim analysis 3 of 3.")
     with pytest.raises(UserError, match=r"^at most 60 seeds: the plan of this directory ends at 6, .* to 100 %"):
         settle(tmp_path / "d", of, wished(until="0.02%", at_most=60))
 
