@@ -14,8 +14,8 @@ from headway.heads.expected_values import (
     gaussian_attention,
     gaussian_cka,
     gaussian_excess,
-    measured_spectra,
     normal_excess,
+    spectral_cka,
 )
 from headway.models.trace import AttentionTrace
 
@@ -60,8 +60,9 @@ def test_the_null_of_the_spectrum_is_that_of_gaussian_heads_for_gaussian_heads()
     n, p = 400, 8
     x = torch.randn(n, 2 * p, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     gram = (x.T @ x).view(2, p, 2, p)
-    there = measured_spectra(gram, torch.tensor(float(n)).double())
-    assert float(there[0, 1]) == pytest.approx(float(gaussian_cka(torch.ones(2, p), torch.tensor(float(n)))), rel=0.03)
+    rows = torch.tensor(float(n)).double()
+    there = spectral_cka(gram, x.sum(0).view(2, p), rows)
+    assert float(there[0, 1]) == pytest.approx(float(gaussian_cka(torch.ones(2, p), rows)), rel=0.03)
 
 
 def test_gaussian_heads_do_not_agree():

@@ -169,14 +169,20 @@ _MUCH = 3.0
 
 
 def estimated_effects(
-    runs: TwoRuns, sites: tuple[PatchSite, ...], *, by_position: bool = False
+    runs: TwoRuns, sites: tuple[PatchSite, ...], *, by_position: bool = False, left_out: int | None = None
 ) -> dict[PatchSite, Tensor]:
     """Return the estimated effects of patches at each site: (head, batch), or (head, pos, batch).
+
+    Args:
+        runs: both runs.
+        sites: the sites.
+        by_position: True for an estimate of each position.
+        left_out: the layer whose attention is left out of the gradient; None: no layer.
 
     Raises:
         UserError: if the model's weights have no gradient.
     """
-    gradients = _gradients(runs, None)
+    gradients = _gradients(runs, left_out)
     estimates: dict[PatchSite, Tensor] = {}
     with torch.no_grad():
         for site in sites:
@@ -193,24 +199,15 @@ def estimated_effects(
 def cancelling(runs: TwoRuns) -> tuple[bool, ...]:
     """Return for each head whether its estimate is much larger without some later attention in the gradient."""
     layers = layers_with_heads(runs.model)
-    whole = _estimates_of_contexts(runs, None)
+    whole = estimated_effects(runs, ("z",))["z"].mean(1)
     largest = torch.zeros_like(whole)
-    places = torch.tensor([layer for layer, _ in runs.heads])
+    places = torch.tensor([layer for layer, _ in runs.heads], device=whole.device)
     for left_out in layers[1:]:
-        without = _estimates_of_contexts(runs, left_out)
+        without = estimated_effects(runs, ("z",), left_out=left_out)["z"].mean(1)
         # The omitted attention has no estimate, and later attentions keep theirs.
         largest = torch.where(places < left_out, largest.maximum(without.abs()), largest)
     floor = 0.01 * whole.abs().max()
     return tuple(bool(x) for x in (largest > _MUCH * whole.abs()) & (largest > floor))
-
-
-def _estimates_of_contexts(runs: TwoRuns, left_out: int | None) -> Tensor:
-    """Return (head,) estimates of patched contexts, the mean over examples."""
-    gradients, estimates = _gradients(runs, left_out), []
-    with torch.no_grad():
-        for clean, corrupted in runs.pairs():
-            estimates.append((gradients[corrupted.layer] * (clean.z - corrupted.z)).sum((2, 3)).mean(0))
-    return torch.cat(estimates).cpu()
 
 
 def _gradients(runs: TwoRuns, left_out: int | None) -> dict[int, Tensor]:

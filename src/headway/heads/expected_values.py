@@ -46,20 +46,15 @@ def gaussian_cka(total: Total, rows: Number) -> Number:
     return (p * p / ((rows + p + 1) * (rows + p + 1))).sqrt()
 
 
-def measured_spectra(gram: Float[Tensor, "head width head width"], n: Float[Tensor, ""]) -> Float[Tensor, "head head"]:
-    """Return the CKA of independent heads with these spectra over n rows: sqrt(R_i R_j) / n.
+def spectral_cka(gram: Gram, total: Total, rows: Number) -> Pairs:
+    """Return the centred CKA of independent heads with the measured spectra, over n rows: sqrt(R_i R_j) / n.
 
-    R = (tr C)^2 / ||C||_F^2.
+    R = (tr C)^2 / ||C||_F^2 of the centred C = X^T X.
     """
-    own = gram.diagonal(dim1=0, dim2=2)  # (width, width, head)
+    own = centre(gram, total, rows).diagonal(dim1=0, dim2=2)  # (width, width, head)
     size = own.square().sum((0, 1))
     R = torch.where(size > 0, own.diagonal(dim1=0, dim2=1).sum(1).square() / size, 0)
-    return torch.outer(R, R).sqrt() / n
-
-
-def spectral_cka(gram: Gram, total: Total, rows: Number) -> Pairs:
-    """Return the centred CKA of independent heads with the measured spectra."""
-    return measured_spectra(centre(gram, total, rows), rows)
+    return torch.outer(R, R).sqrt() / rows
 
 
 @dataclass(frozen=True, kw_only=True)

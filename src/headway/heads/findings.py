@@ -36,9 +36,9 @@ COMPOSITIONS = {"q": "into queries", "k": "into keys", "v": "into values"}
 
 FAMILY_WISE = 0.05
 """The chance that a page of an untrained model has any finding."""
-Scale = Literal["share", "cosine", "plain", "size"]
+Scale = Literal["share", "cosine", "size"]
 _SAMPLES = 40_000
-LEAST_SPREAD = {"share": 0.1, "cosine": 0.02, "plain": 0.0, "size": 0.02}
+LEAST_SPREAD = {"share": 0.1, "cosine": 0.02, "size": 0.02}
 """The least spread of maxima on the unbounded scale, since few draws may agree by accident."""
 
 
@@ -468,7 +468,7 @@ def _beyond_redraws(scores: Mapping[str, HeadScores], labels: Mapping[str, str],
     if not searched or len(searched[0].drawn) < 4:
         return None
     highest = np.max([found.drawn.max(1) for found in searched], 0)
-    beyond = threshold(highest, _CAUTIOUS / kinds, "size")
+    beyond = threshold(highest, _CAUTIOUS / kinds)
     n, m = sum(int((found.own >= beyond).sum()) for found in searched), sum(len(found.own) for found in searched)
     most = max(searched, key=lambda found: float(found.own.max()))
     at = int(most.own.argmax())
@@ -516,11 +516,11 @@ def _distances(score: HeadScores, attention: str, label: str) -> _Distances:
     )
 
 
-def chance(found: float, maxima: Sequence[float] | np.ndarray, scale: Scale = "plain") -> float:
+def chance(found: float, maxima: Sequence[float] | np.ndarray, scale: Scale) -> float:
     """Return the chance that the highest of one more draw reaches a value; 1 with fewer than four draws.
 
     Examples:
-        >>> chance(0.3, [0.25, 0.3, 0.35, 0.28, 0.32]) > 0.3
+        >>> chance(0.3, [0.25, 0.3, 0.35, 0.28, 0.32], "share") > 0.3
         True
         >>> chance(0.9, [0.25, 0.3, 0.35, 0.28, 0.32], "share") < 0.02
         True
@@ -539,16 +539,16 @@ def chance(found: float, maxima: Sequence[float] | np.ndarray, scale: Scale = "p
     return max(tail, rank) if (unbounded >= at).any() else tail
 
 
-def threshold(maxima: Sequence[float] | np.ndarray, level: float, scale: Scale = "plain") -> float:
-    """Return the value from which on the chance is at most a level; NaN with too few draws."""
-    unbounded, spread = _highest(maxima, scale)
+def threshold(maxima: Sequence[float] | np.ndarray, level: float) -> float:
+    """Return the size from which on the chance is at most a level; NaN with too few draws."""
+    unbounded, spread = _highest(maxima, "size")
     if len(unbounded) < 4:
         return math.nan
     low, high = -5.0, 1e4
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if _tail(middle, len(unbounded)) > level else (low, middle)
-    return float(_bounded(max(unbounded.mean() + high * spread, unbounded.max()), scale))
+    return math.exp(min(max(unbounded.mean() + high * spread, unbounded.max()), 700))
 
 
 def _highest(maxima: Sequence[float] | np.ndarray, scale: Scale) -> tuple[np.ndarray, float]:
@@ -578,10 +578,4 @@ def unbounded_of(x: np.ndarray, scale: Scale) -> np.ndarray:
         return np.asarray(np.log(inside / (1 - inside)))
     if scale == "cosine":
         return np.asarray(np.arctanh(np.clip(x, -0.9999, 0.9999)))
-    return np.asarray(np.log(np.clip(x, 1e-12, None))) if scale == "size" else x
-
-
-def _bounded(x: float, scale: Scale) -> float:
-    if scale == "share":
-        return 1 / (1 + math.exp(-min(x, 700.0)))
-    return math.tanh(x) if scale == "cosine" else math.exp(min(x, 700.0)) if scale == "size" else x
+    return np.asarray(np.log(np.clip(x, 1e-12, None)))
