@@ -33,8 +33,9 @@ import torch
 
 from headway.causal.attribution import attribute
 from headway.causal.pruning import pruned
-from headway.causal.removal import Removal, losses_without, work_of
+from headway.causal.removal import Removal, losses_without
 from headway.causal.substitutes import OtherText, heads_of
+from headway.config.lm.budget import forward_flops
 from headway.config.lm.model import GptNeo
 from headway.models.transformer import Transformer, mean_nll
 from headway.models.weights import initial_weights
@@ -138,7 +139,8 @@ def exact(bench: Bench, parts: int, rounds: int) -> None:
         forward.append(seconds(bench.forward))
         both.append(seconds(bench.forward_and_backward))
         estimates.append(seconds(bench.estimates))
-    shares = work_of(bench.model.model, VOCAB, bench.inputs.shape[1])
+    declared, n_ctx = bench.model.model, bench.inputs.shape[1]
+    readout = 2 * n_ctx * VOCAB * declared.embedding_width / forward_flops(declared, VOCAB, n_ctx)
     print(f"forward pass: {spread(forward)}; forward and backward: {spread(both)}")
     in_passes = [s / (sum(forward[2 * i : 2 * i + 2]) / 2) * parts for i, s in enumerate(effects)]
     # Each round walks up once: a pass and the shared products, which all heads at once need once.
@@ -146,7 +148,7 @@ def exact(bench: Bench, parts: int, rounds: int) -> None:
     print(
         f"exact effects of one kind: {whole:.0f} forward passes (asked: 60), from {rounds} of {parts} parts of the "
         f"heads; by turns {spread([n - (parts - 1) for n in in_passes], 0)}; operations of "
-        f"{statistics.mean(work) * parts - (parts - 1):.0f}, read-out {shares.readout:.0%} of a pass"
+        f"{statistics.mean(work) * parts - (parts - 1):.0f}, read-out {readout:.0%} of a pass"
     )
     ratios = [e / b for e, b in zip(estimates, both, strict=True)]
     print(f"estimates of all three kinds: {spread(ratios)} times forward and backward (asked: 3)")

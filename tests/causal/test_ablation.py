@@ -1,5 +1,7 @@
 """Exact effects of heads: the fast way against whole passes, what stands in, and what heads do together."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from support.tolerance import assert_same, nearly
 from headway.causal import removal
 from headway.causal.ablation import BatchedText, ablate, changes_without
 from headway.causal.effects import KINDS
-from headway.causal.removal import Removal, losses_without, reference_losses_without, work_of
+from headway.causal.removal import Removal, losses_without, reference_losses_without, shares_after_attention
 from headway.causal.substitutes import (
     check_mean_over,
     check_targets,
@@ -19,6 +21,7 @@ from headway.causal.substitutes import (
     heads_of,
     sequence_losses,
 )
+from headway.config.lm.budget import forward_flops, parameters_of
 from headway.errors import UserError
 from headway.models.transformer import mean_nll
 
@@ -162,20 +165,22 @@ def test_few_sequences_have_students_intervals():
 
 
 @every_model
-def test_the_parts_of_a_pass_sum_to_it(model):
-    work = work_of(model, VOCAB, LENGTH)
-    assert sum(work.attentions) + sum(work.mlps) + work.readout == nearly(1)
-    assert work.after_attention(0) == nearly(1 - work.attentions[0])
+def test_the_last_mlp_and_the_read_out_come_after_all_attentions(model):
+    mlp = f"layers.{model.n_layers - 1}.mlp."
+    matrices = [p for p in parameters_of(model, VOCAB) if len(p.shape) == 2 and p.name.startswith(mlp)]
+    products = sum(math.prod(p.shape) for p in matrices) + VOCAB * model.embedding_width
+    last = 2 * LENGTH * products / forward_flops(model, VOCAB, LENGTH)
+    assert shares_after_attention(model, VOCAB, LENGTH)[-1] == nearly(last)
 
 
 def test_the_work_is_counted():
     """Each head three times, and all together three times, from where they leave the shared pass."""
     model = MODELS["published"]
     module, (inputs, targets) = built(model), read()
-    work = work_of(model, VOCAB, LENGTH)
+    shares = shares_after_attention(model, VOCAB, LENGTH)
     found = ablate(module, inputs, targets, substitutes(module, inputs, OTHER))
     sets = [3 * 4 + 3, 3 * 4, 3 * 4]
-    assert found.forward_passes == nearly(1 + sum(n * work.after_attention(i) for i, n in enumerate(sets)))
+    assert found.forward_passes == nearly(1 + sum(n * share for n, share in zip(sets, shares, strict=True)))
 
 
 def test_wrong_requests_get_errors_that_teach():

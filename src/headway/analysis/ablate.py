@@ -22,7 +22,7 @@ from headway.analysis.open import open_model
 from headway.base.text import counted, number
 from headway.causal.ablation_result import MATTERS, Ablation, PairEffects, effect_scores
 from headway.causal.effects import KINDS, LEAST, ExactEffects, Head, Kind, MeanOver, named
-from headway.causal.self_repair import AblationTogether, GroupEffect, SelfRepair, heads_beyond, single_of
+from headway.causal.self_repair import AblationTogether, GroupEffect, SelfRepair, heads_beyond, sum_of_singles
 from headway.errors import UserError, near
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def _together(
     of_strong, of_others, *of_rest = [{kind: by_kind[kind][at] for kind in KINDS} for at in range(n, len(sets))]
     left_in, interactions = dict(zip(suspects, of_rest, strict=True)), {}
     for kind in KINDS:
-        alone = [single_of(exact, one, kind) + single_of(exact, other, kind) for one, other in why]
+        alone = [sum_of_singles(exact, pair, kind) for pair in why]
         interactions[kind] = by_kind[kind][:n] - np.array(alone)
     return SelfRepair(
         exact=exact,

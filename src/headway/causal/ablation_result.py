@@ -272,9 +272,9 @@ class PairEffects:
         """Return the interaction of each pair over all tokens."""
         return mean_over_tokens(self.per_sequence[kind], self.tokens)
 
-    def interval(self, kind: Kind, confidence: float = 0.95) -> Ends:
+    def interval(self, kind: Kind) -> Ends:
         """Return both ends of each pair's own interval over sequences, as `HeadEffects.interval` computes them."""
-        return interval(self.per_sequence[kind], self.tokens, confidence)
+        return interval(self.per_sequence[kind], self.tokens)
 
     def corrected_interval(self, kind: Kind) -> Ends:
         """Return both ends of intervals that hold for all pairs at once; NaN below eight sequences."""

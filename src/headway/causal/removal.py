@@ -35,51 +35,35 @@ if TYPE_CHECKING:
     from headway.hf.intervene import Contexts, Stream, TheirDecoder
 
 
-@dataclass(frozen=True, kw_only=True)
-class Work:
-    """The parts of a forward pass as shares of it. Law: attentions, MLPs and read-out sum to 1."""
+def shares_after_attention(model: TransformerModel, vocab_size: int, n_ctx: int) -> list[float]:
+    """Return for each layer which share of a forward pass comes after its attention: its MLP, later layers, read-out.
 
-    attentions: tuple[float, ...]
-    """The share of each layer's attention."""
-    mlps: tuple[float, ...]
-    readout: float
-
-    def after_attention(self, layer: int) -> float:
-        """Return the work of a pass after the attention of a layer: its MLP, later layers, the read-out."""
-        return self.mlps[layer] + sum(self.attentions[layer + 1 :]) + sum(self.mlps[layer + 1 :]) + self.readout
-
-
-def work_of(model: TransformerModel, vocab_size: int, n_ctx: int) -> Work:
-    """Return the parts of a forward pass of sequences of `n_ctx` tokens.
+    Args:
+        model: the model.
+        vocab_size: the tokens of its vocabulary.
+        n_ctx: the tokens of a sequence.
 
     Examples:
         >>> from headway.config.lm.model import GptNeo
-        >>> work = work_of(GptNeo(family="gpt-neo", d_model=768, n_layers=4, n_heads=48), 512, 512)
-        >>> round(work.after_attention(0), 2), round(work.after_attention(3), 2)
+        >>> shares = shares_after_attention(GptNeo(family="gpt-neo", d_model=768, n_layers=4, n_heads=48), 512, 512)
+        >>> round(shares[0], 2), round(shares[3], 2)
         (0.91, 0.17)
     """
-    whole = forward_flops(model, vocab_size, n_ctx)
-    readout = 2 * n_ctx * vocab_size * model.embedding_width
     matrices = [p for p in parameters_of(model, vocab_size) if len(p.shape) == 2]
 
     def products(begins: str) -> int:
         return 2 * n_ctx * sum(math.prod(p.shape) for p in matrices if p.name.startswith(begins))
 
-    layers = range(model.n_layers)
-    attentions = [products(f"layers.{i}.attention.") + _scores(model, i, n_ctx) for i in layers]
-    mlps = [products(f"layers.{i}.mlp.") for i in layers]
-    return Work(
-        attentions=tuple(a / whole for a in attentions),
-        mlps=tuple(m / whole for m in mlps),
-        readout=readout / whole,
-    )
-
-
-def _scores(model: TransformerModel, layer: int, n_ctx: int) -> int:
-    """Return logits and contexts of a layer."""
-    heads, window = model.layout.layers[layer], model.window(layer) or n_ctx
-    own = 0 if model.mask == "future" else 1
-    return 2 * 2 * heads.n_heads * heads.d_head * sum(min(position + own, window) for position in range(n_ctx))
+    whole = left = forward_flops(model, vocab_size, n_ctx)
+    own, shares = 0 if model.mask == "future" else 1, list[float]()
+    for layer, heads in enumerate(model.layout.layers):
+        window = model.window(layer) or n_ctx
+        seen = sum(min(position + own, window) for position in range(n_ctx))
+        logits_and_contexts = 2 * 2 * heads.n_heads * heads.d_head * seen
+        left -= products(f"layers.{layer}.attention.") + logits_and_contexts
+        shares.append(left / whole)
+        left -= products(f"layers.{layer}.mlp.")
+    return shares
 
 
 @dataclass(frozen=True)
@@ -158,7 +142,7 @@ def _side_by_side(model: Transformer, inputs: Tensor, targets: Tensor, removals:
     batch, length = inputs.shape
     result = torch.zeros(len(removals), batch, dtype=torch.float64, device=inputs.device)
     at_once = _sets_at_once(model)
-    work, passes = work_of(model.model, model.vocab_size, length), 1.0
+    shares, passes = shares_after_attention(model.model, model.vocab_size, length), 1.0
     with torch.no_grad():
         stream = model.entered(inputs)
         for layer in range(model.model.n_layers):
@@ -171,7 +155,7 @@ def _side_by_side(model: Transformer, inputs: Tensor, targets: Tensor, removals:
                 branch = [removals[i] for i in some]
                 outputs = torch.cat([_written_without(model, layer, written, z[layer], each) for each in branch])
                 result[some] = _branch_losses(model, layer, stream, outputs, branch, targets)
-            passes += len(begins) * work.after_attention(layer)
+            passes += len(begins) * shares[layer]
             stream = model.rest(stream, written, layer)
         whole = sequence_losses(model, stream, targets)
     result[[i for i, removal in enumerate(removals) if not removal.heads]] = whole

@@ -10,7 +10,7 @@ together. Three measurements show redundancy:
 Numpy alone. Paper: McGrath et al. 2023, arXiv 2307.15771 (self-repair).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -41,9 +41,10 @@ _ALIKE = 0.9
 """The cosine from which on two heads are said to write nearly the same."""
 
 
-def single_of(exact: ExactEffects, head: Head, kind: Kind) -> PerSequence:
-    """Return the effect of a single head on each sequence."""
-    return np.asarray(exact.single[kind].per_sequence[head[0]][head[1]])
+def sum_of_singles(exact: ExactEffects, heads: Iterable[Head], kind: Kind) -> PerSequence:
+    """Return the sum of the single effects of some heads on each sequence."""
+    single = exact.single[kind].per_sequence
+    return np.sum([single[layer][number] for layer, number in heads], axis=0)
 
 
 def heads_beyond(exact: ExactEffects, *signs: int) -> tuple[Head, ...]:
@@ -72,10 +73,6 @@ class GroupEffect:
     heads: tuple[Head, ...]
     joint: Mapping[Kind, PerSequence]
     left_in: Mapping[Head, Mapping[Kind, PerSequence]]
-
-    def singles(self, exact: ExactEffects, kind: Kind) -> PerSequence:
-        """Return the sum of the single effects of the heads."""
-        return np.sum([single_of(exact, head, kind) for head in self.heads], axis=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +104,7 @@ class SelfRepair:
         both, ends = self._both.mean(TOLD), np.transpose(self._both.corrected_interval(TOLD))
         for at in redundant[:_SHOWN]:
             heads = self.pairs.heads[at]
-            first, second = (self._mean(single_of(self.exact, head, TOLD)) for head in heads)
+            first, second = (self._mean(sum_of_singles(self.exact, [head], TOLD)) for head in heads)
             yield statement(
                 "stand_in",
                 kind=TOLD,
@@ -130,7 +127,7 @@ class SelfRepair:
 
     def group_statements(self, group: GroupEffect) -> Iterator[HeadStatement]:
         """Yield what a group does together, if that differs from the sum of single effects."""
-        joint, singles = group.joint[TOLD], group.singles(self.exact, TOLD)
+        joint, singles = group.joint[TOLD], sum_of_singles(self.exact, group.heads, TOLD)
         low, high = self._ends(joint - singles)
         if low <= MATTERS and high >= -MATTERS:
             return
@@ -162,7 +159,7 @@ class SelfRepair:
         """The effects of removing both heads of each pair."""
         both = {}
         for kind in KINDS:
-            alone = [sum(single_of(self.exact, head, kind) for head in pair) for pair in self.pairs.heads]
+            alone = [sum_of_singles(self.exact, pair, kind) for pair in self.pairs.heads]
             both[kind] = self.pairs.per_sequence[kind] + np.array(alone)
         return replace(self.pairs, per_sequence=both)
 
@@ -176,7 +173,7 @@ class SelfRepair:
 
         told: dict[str, Any] = {"heads": list(map(named, group.heads))}
         for kind in KINDS:
-            singles = group.singles(self.exact, kind)
+            singles = sum_of_singles(self.exact, group.heads, kind)
             told[kind] = {"joint": effect(group.joint[kind]), "single_effects": effect(singles)}
         left_in = {named(head): {kind: effect(of[kind]) for kind in KINDS} for head, of in group.left_in.items()}
         return {**told, "all_but_one": left_in}

@@ -27,7 +27,15 @@ from headway.config.lm.model import TransformerModel
 from headway.data.tokenizer import Tokenizer
 from headway.errors import MOST_LINES, UserError, shortened
 from headway.hf import architectures
-from headway.hf.safety import LARGEST_TEXT, check_built, check_declared, check_files, check_header, check_memory
+from headway.hf.safety import (
+    LARGEST_TEXT,
+    check_built,
+    check_declared,
+    check_files,
+    check_header,
+    check_memory,
+    read_mapping,
+)
 from headway.models.transformer import Transformer
 from headway.models.weights import Weights
 
@@ -307,11 +315,9 @@ def config_of(folder: Path) -> dict[str, Any]:
         raise UserError(adapter_beside(folder))
     path = folder / "config.json"
     try:
-        content = read_json(path, LARGEST_TEXT)
+        content = read_mapping(path)
     except FileNotFoundError:
         raise UserError(f"{folder} has no config.json; give a Hugging Face model folder") from None
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: it is not a mapping, keys with values")
     model_type = content.get("model_type")
     if not isinstance(model_type, str | None):
         raise UserError(f"{path}: model_type {shortened(repr(model_type))} is not a name; give that of an architecture")
@@ -391,7 +397,7 @@ def own_version(model: "PreTrainedModel") -> Transformer | None:
     weights = {name: tensor for name, tensor in held.items() if not architectures.BUFFERS.fullmatch(name)}
     readout = weights.pop("lm_head.weight", None) if declared.tied else None
     needed = architectures.shapes_of(architecture.table, parameters_of(declared, vocab_size))
-    if differences(needed, {name: tuple(tensor.shape) for name, tensor in weights.items()}):
+    if needed != {name: tuple(tensor.shape) for name, tensor in weights.items()}:
         return None
     own = _sharing(declared, vocab_size, architecture.table, weights)
     if readout is not None and not torch.equal(readout.float(), own.embedding.weight):

@@ -49,7 +49,6 @@ class Call:
     x: Tensor
     """The stream that its queries are made of."""
     W_O: Tensor
-    b_O: Tensor | None
     projection: nn.Linear
     output_map: OutputMap | None = None
 
@@ -183,9 +182,7 @@ class AttentionRecorder:
         self.attentions.append(attention)
         arguments = {name: None if name in CACHES else value for name, value in self._given.items()}
         x = next(value for value in self._given.values() if isinstance(value, Tensor))
-        self.calls.append(
-            Call(module=computed.module, arguments=arguments, x=x, W_O=W_O, b_O=module.bias, projection=module)
-        )
+        self.calls.append(Call(module=computed.module, arguments=arguments, x=x, W_O=W_O, projection=module))
         self._computed, self._projection = None, module
 
     def projected(self, module: nn.Module, _: tuple[Any, ...], output: Tensor) -> None:

@@ -81,7 +81,7 @@ def _parts(recorded: AttentionRecorder, at: int) -> list[_Part]:
     with ExitStack() as stack, torch.no_grad():
         for module in maps.values():
             stack.enter_context(module.register_forward_hook(keep))
-        recorded.again(at, {}, call.W_O, call.b_O)
+        recorded.again(at, {}, call.W_O, call.projection.bias)
     parts: list[_Part] = []
     for name, module in maps.items():
         if module not in seen:
@@ -187,7 +187,8 @@ def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos *side"]) -> Redr
         attentions = []
         for at, (attention, call, place) in enumerate(zip(trace.attentions, recorded.calls, places, strict=True)):
             W_O = drawn_weight(call.W_O.flatten(0, 1), draw, f"{place}.o.weight", "writes").view_as(call.W_O)
-            b_O = None if call.b_O is None else drawn_weight(call.b_O, draw, f"{place}.o.bias")
+            bias = call.projection.bias
+            b_O = None if bias is None else drawn_weight(bias, draw, f"{place}.o.bias")
             again = recorded.again(at, _parameters(call, parts[at], draw, place), W_O, b_O)
             attentions.append(replace(again, rows=attention.rows).at(some[attention.name] if some else None))
         return Trace(attentions=tuple(attentions))

@@ -78,6 +78,19 @@ def _check_file(path: Path, homes: set[Path]) -> None:
         )
 
 
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Return the content of a file that describes a model.
+
+    Raises:
+        FileNotFoundError: when there is none.
+        UserError: when it is no JSON, or no mapping.
+    """
+    content = read_json(path, LARGEST_TEXT)
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: it is not a mapping, keys with values")
+    return content
+
+
 def check_header(path: Path) -> None:
     """Raise UserError if the header of a file of weights is too large to read.
 
@@ -193,11 +206,9 @@ def tokenizer_code(folder: Path) -> str | None:
     """
     path = folder / "tokenizer_config.json"
     try:
-        content = read_json(path, LARGEST_TEXT)
+        content = read_mapping(path)
     except FileNotFoundError:
         return None
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: it is not a mapping, keys with values")
     return _code(path, content).get("AutoTokenizer")
 
 
