@@ -45,8 +45,7 @@ def test_each_metric_is_measured_where_it_shows(module, texts):
         found = examine(map(module.trace, texts), trace=module.trace, repetition=repetition, weights=module)
         agree(found, measure(map(module.trace, texts)))
         drawn, stream = drawn_repeats(VOCAB, PERIOD, 5, 3), HeadStream(REPEATED, repeats=True)
-        tokens, periods, begins = (torch.from_numpy(x) for x in (drawn.tokens, drawn.periods, drawn.begins))
-        stream.add(module.trace(tokens), periods, begins)
+        stream.add(module.trace(drawn.tokens), drawn.periods, drawn.begins)
         agree(found, stream.scores())
     agree(found, circuit_scores(module))
     assert list(found) == [name for name, metric in HEAD_METRICS.items() if metric.family not in ("text", "sinks")]

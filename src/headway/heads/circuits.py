@@ -209,9 +209,10 @@ def ranks_of_trace(trace: Trace) -> Scores:
     layers = []
     for attention in trace.attentions:
         if (weights := attention.plain) is not None:
-            width, kv_of = weights.W_Q.shape[1], list(attention.kv_of)
-            qk = Factored(left=_exact(weights.W_Q), right=_exact(weights.W_K)[kv_of].mT, width=width)
-            ov = Factored(left=_exact(weights.W_V)[kv_of], right=_exact(attention.W_O), width=width)
+            W_Q, W_K, W_V = (_exact(W) for W, _ in weights.maps.values())
+            width, kv_of = W_Q.shape[1], list(attention.kv_of)
+            qk = Factored(left=W_Q, right=W_K[kv_of].mT, width=width)
+            ov = Factored(left=W_V[kv_of], right=_exact(attention.W_O), width=width)
             layers.append(HeadCircuits(name=attention.name, layer=attention.layer, qk=qk, ov=ov))
     return _scores(layers, [name for name in CIRCUITS if not _rule(name).in_tokens], None) if layers else {}
 

@@ -346,17 +346,17 @@ def _check_sizes(**sizes: int) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrawnRepeats:
+class Repeated:
     """Sequences that begin with random tokens and end with others, which stand there twice."""
 
-    tokens: Int64[np.ndarray, "batch length"]
-    periods: Int64[np.ndarray, " batch"]
+    tokens: Int[Tensor, "batch pos"]
+    periods: PerText
     """The number of tokens after which those of a sequence are repeated."""
-    begins: Int64[np.ndarray, " batch"]
+    begins: PerText
     """The position of the first repeated token."""
 
 
-def drawn_repeats(vocab_size: int, longest: int, batch: int, seed: int) -> DrawnRepeats:
+def drawn_repeats(vocab_size: int, longest: int, batch: int, seed: int) -> Repeated:
     """Draw sequences of twice `longest`, each with its own period and beginning, so that no fixed distance pays.
 
     Periods are distinct where possible, between a quarter of the longest and the longest (from 2 on if that is short);
@@ -379,7 +379,9 @@ def drawn_repeats(vocab_size: int, longest: int, batch: int, seed: int) -> Drawn
     periods = np.resize(possible, batch)
     begins = 2 * (longest - periods)
     tokens = [_at_the_end(vocab_size, int(period), int(at), random) for period, at in zip(periods, begins, strict=True)]
-    return DrawnRepeats(tokens=np.stack(tokens), periods=periods, begins=begins)
+    return Repeated(
+        tokens=torch.from_numpy(np.stack(tokens)), periods=torch.from_numpy(periods), begins=torch.from_numpy(begins)
+    )
 
 
 def _at_the_end(vocab_size: int, period: int, begins: int, random: np.random.Generator) -> Int64[np.ndarray, " length"]:
@@ -390,16 +392,7 @@ def _at_the_end(vocab_size: int, period: int, begins: int, random: np.random.Gen
     return np.concatenate((before, block, block)).astype(np.int64)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repeated:
-    """Texts that are traced at once: repeated random tokens, each text with its own period."""
-
-    tokens: Int[Tensor, "batch pos"]
-    periods: PerText
-    begins: PerText
-
-
-def repeats_of_text(tokens: Int[np.ndarray, "text pos"], longest: int, batch: int, seed: int) -> DrawnRepeats:
+def repeats_of_text(tokens: Int[np.ndarray, "text pos"], longest: int, batch: int, seed: int) -> Repeated:
     """Draw such sequences of a text's own tokens; each begins with the first token of one of its sequences.
 
     A first token may say what is asked for, or take attention that has no other place. It is not repeated.
@@ -412,10 +405,10 @@ def repeats_of_text(tokens: Int[np.ndarray, "text pos"], longest: int, batch: in
         >>> found.tokens[:, 0].tolist(), sorted(set(found.tokens[:, 1:].flatten().tolist()))
         ([7, 7], [3, 4, 5])
     """
-    own = tokens_to_repeat(tokens)
+    own = torch.from_numpy(tokens_to_repeat(tokens))
     drawn = drawn_repeats(len(own), longest, batch, seed)
     found = own[drawn.tokens]
-    found[:, 0] = np.resize(tokens[:, 0], batch)
+    found[:, 0] = torch.from_numpy(np.resize(tokens[:, 0], batch))
     return replace(drawn, tokens=found, begins=drawn.begins.clip(1))
 
 
@@ -424,9 +417,9 @@ def tokens_to_repeat(tokens: Int[np.ndarray, "text pos"]) -> Int64[np.ndarray, "
     return np.unique(tokens[:, 1:]).astype(np.int64)
 
 
-def in_batches(drawn: DrawnRepeats, at_once: int, device: torch.device) -> tuple[Repeated, ...]:
+def in_batches(drawn: Repeated, at_once: int, device: torch.device) -> tuple[Repeated, ...]:
     """Return so many sequences at once, on a device."""
-    parts = (torch.from_numpy(x).to(device).split(at_once) for x in (drawn.tokens, drawn.periods, drawn.begins))
+    parts = (x.to(device).split(at_once) for x in (drawn.tokens, drawn.periods, drawn.begins))
     return tuple(
         Repeated(tokens=tokens, periods=periods, begins=begins) for tokens, periods, begins in zip(*parts, strict=True)
     )

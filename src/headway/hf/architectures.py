@@ -41,34 +41,31 @@ class ArrayPlace:
 Table = Mapping[str, str | ArrayPlace]
 """A table from the name of a Headway module to its place, or to the name of a whole module."""
 
+_GPT_NEO_NAMES: Table = {
+    "embedding": "transformer.wte",
+    "positions": "transformer.wpe",
+    "layers.*.attention_norm": "transformer.h.*.ln_1",
+    "layers.*.attention.q": "transformer.h.*.attn.attention.q_proj",
+    "layers.*.attention.k": "transformer.h.*.attn.attention.k_proj",
+    "layers.*.attention.v": "transformer.h.*.attn.attention.v_proj",
+    "layers.*.attention.o": "transformer.h.*.attn.attention.out_proj",
+    "layers.*.mlp_norm": "transformer.h.*.ln_2",
+    "layers.*.mlp.up": "transformer.h.*.mlp.c_fc",
+    "layers.*.mlp.down": "transformer.h.*.mlp.c_proj",
+    "norm": "transformer.ln_f",
+    "readout": "lm_head",
+}
+
 NAMES: dict[str, Table] = {
-    "gpt_neo": {
-        "embedding": "transformer.wte",
-        "positions": "transformer.wpe",
-        "layers.*.attention_norm": "transformer.h.*.ln_1",
-        "layers.*.attention.q": "transformer.h.*.attn.attention.q_proj",
-        "layers.*.attention.k": "transformer.h.*.attn.attention.k_proj",
-        "layers.*.attention.v": "transformer.h.*.attn.attention.v_proj",
-        "layers.*.attention.o": "transformer.h.*.attn.attention.out_proj",
-        "layers.*.mlp_norm": "transformer.h.*.ln_2",
-        "layers.*.mlp.up": "transformer.h.*.mlp.c_fc",
-        "layers.*.mlp.down": "transformer.h.*.mlp.c_proj",
-        "norm": "transformer.ln_f",
-        "readout": "lm_head",
-    },
+    "gpt_neo": _GPT_NEO_NAMES,
     "gpt2": {
-        "embedding": "transformer.wte",
-        "positions": "transformer.wpe",
-        "layers.*.attention_norm": "transformer.h.*.ln_1",
+        **_GPT_NEO_NAMES,
         "layers.*.attention.q": ArrayPlace("transformer.h.*.attn.c_attn", transposed=True, part=0, parts=3),
         "layers.*.attention.k": ArrayPlace("transformer.h.*.attn.c_attn", transposed=True, part=1, parts=3),
         "layers.*.attention.v": ArrayPlace("transformer.h.*.attn.c_attn", transposed=True, part=2, parts=3),
         "layers.*.attention.o": ArrayPlace("transformer.h.*.attn.c_proj", transposed=True),
-        "layers.*.mlp_norm": "transformer.h.*.ln_2",
         "layers.*.mlp.up": ArrayPlace("transformer.h.*.mlp.c_fc", transposed=True),
         "layers.*.mlp.down": ArrayPlace("transformer.h.*.mlp.c_proj", transposed=True),
-        "norm": "transformer.ln_f",
-        "readout": "lm_head",
     },
     "llama": {
         "embedding": "model.embed_tokens",

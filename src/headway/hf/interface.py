@@ -131,12 +131,12 @@ _TURNS = 20
 class OutputMap:
     """A map from the projection's output o to the stream: `gain(o) weight (o - mean) + bias`."""
 
-    weight: Float[Tensor, " d_model"] | None
+    weight: Float[Tensor, " d_model"] | None = None
     """The weight of each entry; None: the output is added as it is."""
-    slope: float
+    slope: float = 0.0
     """1 / gain^2 is slope times the mean square of o, less its mean if that is taken out, plus offset."""
-    offset: float
-    centred: bool
+    offset: float = 1.0
+    centred: bool = False
 
     def applied(self, attention: AttentionTrace) -> AttentionTrace:
         """Return the attention as it adds to the stream; the weight and the mean go into W_O and b_O."""
@@ -167,12 +167,12 @@ def output_map(projected: Tensor, added: Tensor) -> OutputMap | None:
     rows = o.isfinite().all(1) & y.isfinite().all(1) & o.any(1)
     o, y = o[rows], y[rows]
     if torch.equal(o, y):
-        return OutputMap(weight=None, slope=0.0, offset=1.0, centred=False)
+        return OutputMap()
     if len(o) < 2:
         return None
     weight = (y * o).sum(0) / o.square().sum(0).clamp(min=1e-30)
     if (y - o * weight).norm() <= _EXACT * y.norm():
-        return OutputMap(weight=weight, slope=0.0, offset=1.0, centred=False)
+        return OutputMap(weight=weight)
     return _fitted(o, y, centred=False) or _fitted(o, y, centred=True)
 
 
@@ -193,7 +193,7 @@ def _fitted(o: Float[Tensor, "rows d_model"], y: Float[Tensor, "rows d_model"], 
     if not bool((gain > 0).all()) or (y - bias - x * gain[:, None] * weight).norm() > _NOISE * y.norm():
         return None
     if float(gain.std() / gain.mean()) < _FEW:
-        return OutputMap(weight=(weight * gain.mean()).float(), slope=0.0, offset=1.0, centred=centred)
+        return OutputMap(weight=(weight * gain.mean()).float(), centred=centred)
     size = x.square().mean(1)
     columns = torch.stack((size, torch.ones_like(size)), 1) * gain.square()[:, None]
     slope, offset = torch.linalg.lstsq(columns, torch.ones_like(gain)[:, None]).solution[:, 0].clamp(min=0).tolist()

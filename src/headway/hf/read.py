@@ -324,6 +324,12 @@ def config_of(folder: Path) -> dict[str, Any]:
     return content
 
 
+def _weights_among(held: Mapping[str, Any], model: TransformerModel) -> tuple[dict[str, Any], Any]:
+    """Return what belongs to a model's own arrays, and to a read-out that repeats the embedding."""
+    weights = {name: array for name, array in held.items() if not architectures.BUFFERS.fullmatch(name)}
+    return weights, weights.pop("lm_head.weight", None) if model.tied else None
+
+
 def _weights(
     folder: Path,
     config: Mapping[str, Any],
@@ -333,8 +339,7 @@ def _weights(
     arrays: Arrays,
 ) -> Weights:
     parameters = parameters_of(model, vocab_size)
-    shapes = {name: shape for name, shape in arrays.shapes.items() if not architectures.BUFFERS.fullmatch(name)}
-    repeated = shapes.pop("lm_head.weight", None) if model.tied else None
+    shapes, repeated = _weights_among(arrays.shapes, model)
     if wrong := differences(architectures.shapes_of(table, parameters), shapes):
         raise UserError(
             f"{folder}: {len(wrong)} arrays do not fit its config.json; one of the two is of another model:\n  "
@@ -393,9 +398,8 @@ def own_version(model: "PreTrainedModel") -> Transformer | None:
         declared = architecture.read(model.config.to_dict())
     except UserError:
         return None
-    held, vocab_size = model.state_dict(), model.get_input_embeddings().num_embeddings
-    weights = {name: tensor for name, tensor in held.items() if not architectures.BUFFERS.fullmatch(name)}
-    readout = weights.pop("lm_head.weight", None) if declared.tied else None
+    vocab_size = model.get_input_embeddings().num_embeddings
+    weights, readout = _weights_among(model.state_dict(), declared)
     needed = architectures.shapes_of(architecture.table, parameters_of(declared, vocab_size))
     if needed != {name: tuple(tensor.shape) for name, tensor in weights.items()}:
         return None

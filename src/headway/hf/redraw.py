@@ -156,13 +156,13 @@ def _plain(attention: AttentionTrace, call: Call, parts: list[_Part]) -> PlainWe
     by_name = {part.name: part for part in parts if part.is_plain}
     if attention.kind == "cross" or call.x.ndim != 3 or not {"q", "k", "v"} <= by_name.keys():
         return None
-    fields: dict[str, Any] = {}
+    maps: dict[str, tuple[Tensor, Tensor | None]] = {}
     for name in "qkv":
         part = by_name[name]
         by_head = (part.n_heads, -1)
-        fields[f"W_{name.upper()}"] = part.weight.unflatten(0, by_head).mT
-        fields[f"b_{name.upper()}"] = None if part.bias is None else part.bias.unflatten(0, by_head)
-    return PlainWeights(x=call.x, **fields)
+        bias = None if part.bias is None else part.bias.unflatten(0, by_head)
+        maps[name] = part.weight.unflatten(0, by_head).mT, bias
+    return PlainWeights(x=call.x, maps=maps)
 
 
 def read(model: PreTrainedModel, tokens: Int[Tensor, "batch pos *side"]) -> Redrawable:

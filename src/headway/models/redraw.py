@@ -216,7 +216,7 @@ def plain_attention(
         UserError: if the matrices do not fit together.
     """
     _check(x, {"W_Q": W_Q, "W_K": W_K, "W_V": W_V, "W_O": W_O})
-    weights = PlainWeights(x=x, W_Q=W_Q, W_K=W_K, W_V=W_V, b_Q=b_Q, b_K=b_K, b_V=b_V)
+    weights = PlainWeights(x=x, maps={"q": (W_Q, b_Q), "k": (W_K, b_K), "v": (W_V, b_V)})
     n, n_heads = x.shape[1], len(W_Q)
     kv_of = tuple(head * len(W_K) // n_heads for head in range(n_heads))
     if causal:
@@ -254,15 +254,14 @@ def redrawable(trace: Trace) -> Redrawable:
 def _drawn(attention: AttentionTrace, draw: int) -> AttentionTrace:
     weights = attention.plain
     assert weights is not None, "heads of which the matrices are not known are not drawn"
-    fields: dict[str, Any] = {"x": weights.x}
+    maps: dict[str, tuple[Tensor, Tensor | None]] = {}
     place = f"layers.{attention.layer}.attention"
-    for name in "qkv":
-        W, b = getattr(weights, f"W_{name.upper()}"), getattr(weights, f"b_{name.upper()}")
+    for name, (W, b) in weights.maps.items():
         rows = drawn_weight(W.mT.flatten(0, 1), draw, f"{place}.{name}.weight", _ROLES.get(name, "reads"))
-        fields[f"W_{name.upper()}"] = rows.unflatten(0, (len(W), -1)).mT
-        if b is not None:  # it is shuffled as the vector of all heads
-            fields[f"b_{name.upper()}"] = drawn_weight(b.flatten(), draw, f"{place}.{name}.bias").view_as(b)
-    drawn = PlainWeights(**fields)
+        # A bias is shuffled as the vector of all heads.
+        bias = None if b is None else drawn_weight(b.flatten(), draw, f"{place}.{name}.bias").view_as(b)
+        maps[name] = rows.unflatten(0, (len(W), -1)).mT, bias
+    drawn = PlainWeights(x=weights.x, maps=maps)
     drawn_outputs = drawn_weight(attention.W_O.flatten(0, 1), draw, f"{place}.o.weight", "writes")
     W_O = drawn_outputs.view_as(attention.W_O)
     q, k, v = drawn.mapped()

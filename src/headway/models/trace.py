@@ -67,16 +67,12 @@ class PlainWeights:
     """Matrices of an attention whose queries, keys and values are linear maps of one stream, before rotary turns."""
 
     x: Float[Tensor, "batch pos d_model"]
-    W_Q: Float[Tensor, "head d_model d_head"]
-    W_K: Float[Tensor, "kv_head d_model d_head"]
-    W_V: Float[Tensor, "kv_head d_model d_value"]
-    b_Q: Float[Tensor, "head d_head"] | None = None
-    b_K: Float[Tensor, "kv_head d_head"] | None = None
-    b_V: Float[Tensor, "kv_head d_value"] | None = None
+    maps: Mapping[str, tuple[Float[Tensor, "some d_model width"], Float[Tensor, "some width"] | None]]
+    """The matrix of each head and its bias, of queries (`q`), and of the KV heads' keys (`k`) and values (`v`)."""
 
     def mapped(self) -> Iterator[Float[Tensor, "batch some pos width"]]:
         """Yield the queries and keys, before any turn, and the values, which attention averages."""
-        for W, b in ((self.W_Q, self.b_Q), (self.W_K, self.b_K), (self.W_V, self.b_V)):
+        for W, b in self.maps.values():
             made = torch.einsum("bpm,hmd->bhpd", self.x, W)
             yield made if b is None else made + b[None, :, None]
 
