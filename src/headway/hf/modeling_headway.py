@@ -230,7 +230,7 @@ class HeadwayMlp(nn.Module):
 
 def _linear(config: HeadwayConfig, layer: int, name: str, into: int, out: int, bias: bool) -> nn.Module:
     """Return a linear map; of low rank, a product of two."""
-    rank = None if config.ranks_per_layer is None else config.ranks_per_layer[name][layer]
+    rank = config.ranks_per_layer[name][layer]
     if rank is None:
         return nn.Linear(into, out, bias=bias)
     factors = nn.Sequential()
