@@ -13,7 +13,7 @@ kept outputs and are not computed again.
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -26,31 +26,10 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from headway.errors import UserError
-from headway.hf.interface import attentions, intercepted, own_function
+from headway.hf.interface import intercepted, own_function
 from headway.hf.recorder import by_input, longest_text, recorded_pass, trace, traceable
 from headway.hf.stream_sums import SAME, StreamSums, answering, keep_output, same, stream_sums, with_added
 from headway.models.trace import READ, Edits, Site, Trace, edited
-
-
-@contextmanager
-def attending(model: PreTrainedModel, layers: Mapping[str, int], edits: Edits) -> Iterator[None]:
-    """Compute attention with edited queries, keys and values within a block.
-
-    Args:
-        model: the model of the attentions.
-        layers: the layer of each attention, by its path.
-        edits: the edits of q, k and v, by KV head for keys and values.
-    """
-    paths = attentions(model)
-
-    def attend(implementation: str, module: Any, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **options: Any) -> Any:
-        layer = layers[paths[module]]
-        q, k, v = edited(q, edits, layer, "q"), edited(k, edits, layer, "k"), edited(v, edits, layer, "v")
-        return own_function(module, implementation)(module, q, k, v, *rest, **options)
-
-    with intercepted(model, attend):
-        yield
-
 
 _LOGITS = 1 << 24
 """The most entries of the logits of copies that are held at once."""
@@ -182,6 +161,7 @@ class _Heads:
     """The projection of a layer, and how the heads' contexts enter it."""
 
     projection: nn.Linear | Conv1D
+    attention: nn.Module
     path: str
     """The path of the attention."""
     n_heads: int
@@ -273,8 +253,8 @@ class TheirDecoder:
         with ExitStack() as stack:
             edits = edits or {}
             if any(site != "z" for _, site in edits):
-                paths = {heads.path: layer for layer, heads in self._heads.items()}
-                stack.enter_context(attending(self.model, paths, edits))
+                layers = {heads.attention: layer for layer, heads in self._heads.items()}
+                stack.enter_context(intercepted(self.model, partial(_attended, layers, edits)))
             for layer, heads in self._heads.items():
                 gate = None if gates is None else gates[layer]
                 if gate is not None or (layer, "z") in edits:
@@ -370,7 +350,11 @@ def _heads_of(model: PreTrainedModel, tokens: Tokens) -> dict[int, _Heads]:
                 "measure them with `headway xray`"
             )
         found[attention.layer] = _Heads(
-            projection=call.projection, path=attention.name, n_heads=attention.z.shape[1], d_head=attention.z.shape[3]
+            projection=call.projection,
+            attention=call.module,
+            path=attention.name,
+            n_heads=attention.z.shape[1],
+            d_head=attention.z.shape[3],
         )
     if not found:
         raise UserError(
@@ -393,6 +377,23 @@ def _layers_of(model: PreTrainedModel, paths: Sequence[str]) -> tuple[nn.Module,
     parent = parents.pop() if len(parents) == 1 else None
     layers = None if parent is None else model.get_submodule(parent)
     return tuple(layers) if isinstance(layers, nn.ModuleList) else ()
+
+
+def _attended(
+    layers: Mapping[nn.Module, int],
+    edits: Edits,
+    implementation: str,
+    module: nn.Module,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *rest: Any,
+    **options: Any,
+) -> Any:
+    """Compute attention with edited queries, keys and values, the latter two by KV head."""
+    layer = layers[module]
+    q, k, v = edited(q, edits, layer, "q"), edited(k, edits, layer, "k"), edited(v, edits, layer, "v")
+    return own_function(module, implementation)(module, q, k, v, *rest, **options)
 
 
 def _changed(
