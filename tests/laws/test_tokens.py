@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 406_040,
-    "code lines": 38_878,
+    "tokens": 405_857,
+    "code lines": 38_863,
     "dense modules": 75,
     "functions above 400 tokens": 20,
     "comprehensions in 1,000 lines": 72,
