@@ -19,7 +19,7 @@ from headway.stats.blocks import reading as reading_of
 from headway.stats.evidence import Comparison
 from headway.stats.lm.claim_verdicts import _known, _of_one, claims, overall_verdict
 from headway.stats.lm.claims import CLAIMS, Evidence, late_rise_beyond_layer_0
-from headway.stats.lm.diversity import EARLY, FEWEST_SEEDS, HeadProgress, ProbedRun, associations
+from headway.stats.lm.diversity import EARLY, FEWEST_SEEDS, HeadProgress, LayerAssociation, ProbedRun, associations
 
 STEPS = np.array([*range(50), *range(100, 1001, 50)])
 N_LAYERS = 6
@@ -184,17 +184,24 @@ def test_the_shipped_x_ray_has_as_many_seeds_as_its_statements_take() -> None:
 
 def test_a_high_number_that_swapped_seeds_allow_tells_nothing() -> None:
     reading = next(claim for claim in CLAIMS if claim.name == "r2-high-early").readings[0]
-    progress = run_of(said, 0).progress
-    metric = "output_dissimilarity"
+    progress, seeds = run_of(said, 0).progress, (0, 1, 2, 3)
     for p, verdict in ((0.04, "holds"), (0.05, "cannot be told"), (None, "cannot be told")):
-        ones = [
-            Evidence(
-                progress=progress,
-                r2={(metric, "early"): {0: 0.95}, (metric, "early_beyond"): {0: 0.9 + 0.01 * seed}},
-                p={} if p is None else {(metric, "early"): {0: p}},
-            )
-            for seed in range(4)
-        ]
+        entry = LayerAssociation(
+            r2=0.95,
+            p=p,
+            n=EARLY,
+            per_series=(0.95,) * 4,
+            per_series_beyond=(0.9, 0.91, 0.92, 0.93),
+            arm="arm-0",
+            control=None,
+            metric="output_dissimilarity",
+            loss="probe_loss_nats",
+            window="early",
+            steps=(0, EARLY),
+            layer=0,
+            seeds=seeds,
+        )
+        ones = [Evidence(progress=progress, seed=seed, associations=[entry]) for seed in seeds]
         (arm,) = _of_one(reading, {"arm-0": ones})
         assert arm.verdict == verdict
 
@@ -356,7 +363,9 @@ def test_what_settles_changes_less_than_half_as_much() -> None:
         null={},
         n_rows={},
     )
-    assert late_rise_beyond_layer_0(Evidence(progress=progress), "attention_diversity") == pytest.approx([0.08, 0.12])
+    assert late_rise_beyond_layer_0(Evidence(progress=progress, seed=0), "attention_diversity") == pytest.approx(
+        [0.08, 0.12]
+    )
 
 
 def test_every_statement_names_metrics_that_exist_and_says_where_its_number_stands() -> None:

@@ -39,7 +39,6 @@ from headway.stats.cells import title
 from headway.stats.evidence import Comparison, interval_of_mean
 from headway.stats.lm.claims import (
     CLAIMS,
-    ByLayer,
     Claim,
     Evidence,
     JudgedArm,
@@ -78,48 +77,21 @@ def claims(
         associations: the association of each layer's diversity with the loss, from `diversity_loss.associations`.
         comparisons: the comparisons, with their verdicts.
     """
-    r2, p = _r2_of_runs(associations), _p_of_arms(associations)
+    with_loss = [entry for entry in associations if entry.loss == "probe_loss_nats"]
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
         arms = [arm for arm in experiment.arms if arm.control == control and probed.get(arm.full_name)]
-        evidence = {
-            name: [
-                Evidence(progress=run.progress, r2=r2.get((name, run.run.seed), {}), p=p.get(name, {}))
-                for run in probed[name]
+        evidence = {}
+        for arm in arms:
+            of_arm = [entry for entry in with_loss if entry.arm == arm.full_name]
+            evidence[arm.full_name] = [
+                Evidence(progress=run.progress, seed=run.run.seed, associations=of_arm) for run in probed[arm.full_name]
             ]
-            for name in (arm.full_name for arm in arms)
-        }
         titles = {arm.full_name: title(arm, experiment) for arm in arms}
         for claim in CLAIMS:
             for reading in claim.readings:
                 if any(reading.metric in run.progress.mean for ones in evidence.values() for run in ones):
                     yield _claim_verdict(claim, reading, control, evidence, titles)
         yield from _regularisers(experiment, control, comparisons)
-
-
-Layers = Mapping[tuple[str, str], ByLayer]
-"""Numbers by metric and window, then by layer."""
-
-
-def _r2_of_runs(associations: Sequence[LayerAssociation]) -> Mapping[tuple[str, int], Layers]:
-    """Return R^2 with the probe's loss by run; and how much of it is not chance."""
-    r2: dict[tuple[str, int], dict[tuple[str, str], dict[int, float]]] = {}
-    for entry in associations:
-        for place, seed in enumerate(entry.seeds if entry.loss == "probe_loss_nats" else ()):
-            of_run = r2.setdefault((entry.arm, seed), {})
-            windows = {entry.window: entry.per_series, f"{entry.window}_beyond": entry.per_series_beyond}
-            for window, series in windows.items():
-                if series is not None:
-                    of_run.setdefault((entry.metric, window), {})[entry.layer] = series[place]
-    return r2
-
-
-def _p_of_arms(associations: Sequence[LayerAssociation]) -> Mapping[str, Layers]:
-    """Return, by arm, the probability that chance gives as high an R^2 in each layer."""
-    p: dict[str, dict[tuple[str, str], dict[int, float]]] = {}
-    for entry in associations:
-        if entry.loss == "probe_loss_nats" and entry.p is not None:
-            p.setdefault(entry.arm, {}).setdefault((entry.metric, entry.window), {})[entry.layer] = entry.p
-    return p
 
 
 def _claim_verdict(
@@ -267,9 +239,7 @@ def _by_share(c: Comparison, bound: float, *, below: bool) -> Iterator[JudgedArm
     """Judge an arm by its loss relative to the baseline's, if that is known."""
     if c.share is not None:
         verdict = verdict_of(c.share_interval, bound, below)
-        yield JudgedArm(
-            arm=c.arm, seeds=c.n_pairs, value=c.share, interval=c.share_interval, also=None, verdict=verdict
-        )
+        yield JudgedArm(arm=c.arm, seeds=c.n_pairs, value=c.share, interval=c.share_interval, verdict=verdict)
 
 
 def _statement(
@@ -370,7 +340,7 @@ def _late(prunings: dict[str, StartPruning], runs: Sequence[Run]) -> Iterator[Ju
         values = [_first_less_late(run) for run in done]
         mean, interval = interval_of_mean(values)
         verdict = verdict_of(interval, 0.0, below=False)
-        yield JudgedArm(arm=name, seeds=len(values), value=mean, interval=interval, also=None, verdict=verdict)
+        yield JudgedArm(arm=name, seeds=len(values), value=mean, interval=interval, verdict=verdict)
 
 
 def _first_less_late(run: Run) -> float:

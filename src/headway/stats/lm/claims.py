@@ -20,15 +20,15 @@ dependence between layers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.special import stdtrit
 
 from headway.stats.blocks import OWN_SHARE, prior_freedom
-from headway.stats.lm.diversity import HeadProgress
+from headway.stats.lm.diversity import HeadProgress, LayerAssociation, Window
 from headway.stats.simultaneous import LEVEL
 
 if TYPE_CHECKING:
@@ -42,20 +42,43 @@ MIDDLE = (0.4, 0.6)
 """The middle of training, in shares of its steps."""
 
 
-ByLayer = Mapping[int, float]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """The evidence of one run.
 
-    `r2` is R^2 of the probe's loss by metric, window (early, whole, or early_beyond chance) and layer; `p` that of its
-    arm, by metric, window and layer.
+    Attributes:
+        progress: the probes of the run.
+        seed: the seed of the run.
+        associations: the associations of its arm with the probe's loss.
     """
 
     progress: HeadProgress
-    r2: Mapping[tuple[str, str], ByLayer] = field(default_factory=dict)
-    p: Mapping[tuple[str, str], ByLayer] = field(default_factory=dict)
+    seed: int
+    associations: Sequence[LayerAssociation] = ()
+
+    def by_layer(
+        self, metric: str, window: Window, number: Callable[[LayerAssociation], float | None]
+    ) -> dict[int, float]:
+        """Return a number of the associations by layer; a run with few probes has only its whole training."""
+        by_window: dict[Window, dict[int, float]] = {"whole": {}}
+        for entry in self.associations:
+            value = number(entry)
+            if entry.metric == metric and value is not None:
+                by_window.setdefault(entry.window, {})[entry.layer] = value
+        return by_window.get(window) or by_window["whole"]
+
+    def r2(self, metric: str, window: Window, *, beyond_chance: bool) -> dict[int, float]:
+        """Return the R^2 of this run by layer, or the part of it that is not chance."""
+
+        def of_seed(entry: LayerAssociation) -> float | None:
+            of_seeds = entry.per_series_beyond if beyond_chance else entry.per_series
+            return None if of_seeds is None else of_seeds[entry.seeds.index(self.seed)]
+
+        return self.by_layer(metric, window, of_seed)
+
+    def p(self, metric: str, window: Window) -> dict[int, float]:
+        """Return the probability that swapped seeds give as high an R^2, by layer."""
+        return self.by_layer(metric, window, lambda entry: entry.p)
 
     def at_end(self, values: np.ndarray) -> np.ndarray:
         """The mean over the last probes, (step, layer) -> (layer,)."""
@@ -159,35 +182,30 @@ def _mean_of(evidence: Evidence, metric: str, chosen: np.ndarray) -> float | Non
     return float(values.mean()) if len(values) else None
 
 
-def r2_of_layer_0(window: str) -> "Value":
+def r2_of_layer_0(window: Window, *, beyond_chance: bool = False) -> "Value":
     """Return the number R^2 in layer 0 over a window."""
-    return lambda evidence, metric: by_window(evidence.r2, metric, window).get(0)
+    return lambda evidence, metric: evidence.r2(metric, window, beyond_chance=beyond_chance).get(0)
 
 
-def p_of_swaps_in_layer_0(window: str) -> "P":
+def p_of_swaps_in_layer_0(window: Window) -> "P":
     """Return the probability that swapped seeds give as high an R^2 in layer 0 over a window."""
-    return lambda evidence, metric: by_window(evidence.p, metric, window).get(0)
+    return lambda evidence, metric: evidence.p(metric, window).get(0)
 
 
 def p_of_last_early_r2(evidence: Evidence, metric: str) -> float | None:
     """Return the probability that swapped seeds give as high an early R^2 in the last layer."""
-    p = by_window(evidence.p, metric, "early")
+    p = evidence.p(metric, "early")
     return p[max(p)] if p else None
 
 
-def slope_over_layers(window: str) -> "Value":
-    """Return the number slope of a straight line through the R^2 of the layers over a window."""
+def slope_of_early_r2(*, beyond_chance: bool = False) -> "Value":
+    """Return the number slope of a straight line through the early R^2 of the layers."""
 
     def slope(evidence: Evidence, metric: str) -> float | None:
-        r2 = by_window(evidence.r2, metric, window)
+        r2 = evidence.r2(metric, "early", beyond_chance=beyond_chance)
         return float(np.polyfit(list(r2), list(r2.values()), 1)[0]) if len(r2) > 1 else None
 
     return slope
-
-
-def by_window(values: Mapping[tuple[str, str], ByLayer], metric: str, window: str) -> ByLayer:
-    """Return values by layer: a run with no more probes than count as early has only its whole training."""
-    return values.get((metric, window)) or values.get((metric, window.replace("early", "whole")), {})
 
 
 def _split(evidence: Evidence, values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -290,7 +308,7 @@ CLAIMS = (
         "The attention diversity of layer 0 predicts performance badly",
         "layer 0's attention diversity predicts the loss badly",
         ("attention_diversity",),
-        value=r2_of_layer_0("whole_beyond"),
+        value=r2_of_layer_0("whole", beyond_chance=True),
         also=r2_of_layer_0("whole"),
         chance_above=p_of_swaps_in_layer_0("whole"),
         said="R² of the loss on mean and variance of its {metric} is {also} over the whole training, and {value} "
@@ -340,7 +358,7 @@ CLAIMS = (
         "R² of the loss on output disagreement is high early in layer 0",
         "R² is high early in layer 0",
         _DISAGREEMENT,
-        value=r2_of_layer_0("early_beyond"),
+        value=r2_of_layer_0("early", beyond_chance=True),
         also=r2_of_layer_0("early"),
         chance_above=p_of_swaps_in_layer_0("early"),
         said="R² of the loss on mean and variance of {metric} is {also} there, and {value} for a seed's own "
@@ -354,8 +372,8 @@ CLAIMS = (
         "R² of the loss on output disagreement falls with depth",
         "R² falls with depth",
         _DISAGREEMENT,
-        value=slope_over_layers("early_beyond"),
-        also=slope_over_layers("early"),
+        value=slope_of_early_r2(beyond_chance=True),
+        also=slope_of_early_r2(),
         chance_above=p_of_last_early_r2,
         chance_below=p_of_swaps_in_layer_0("early"),
         said="from layer to layer, the early R² on {metric} changes by {also}, and for a seed's own deviations, "
@@ -389,7 +407,7 @@ class JudgedArm:
     seeds: int
     value: float | None
     interval: tuple[float, float] | None
-    also: float | None
+    also: float | None = None
     verdict: Verdict
 
 
