@@ -449,7 +449,7 @@ def _composition(
             )
         return None
     d_model, layout = model.model.d_model, model.model.layout
-    width = sum(heads.n_heads * heads.d_head for heads in layout.layers)
+    width = sum(heads.q_width for heads in layout.layers)
     if 3 * d_model * width**2 > _COMPOSITION_FLOPS:
         notes.append(f"composition is left out: {layout.total:,} heads have too many pairs")
         return None

@@ -36,6 +36,16 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 
 
+def without(content: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """Return a mapping without some of its keys.
+
+    Examples:
+        >>> without({"a": 1, "b": 2}, "b", "c")
+        {'a': 1}
+    """
+    return {key: value for key, value in content.items() if key not in keys}
+
+
 def signed(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a mapping of JSON values with the digest of its content, so that its reader notices damage.
 
@@ -43,7 +53,7 @@ def signed(content: Mapping[str, Any]) -> dict[str, Any]:
         >>> signed({"a": 1})
         {'a': 1, 'digest': '015abd7f5cc57a2d'}
     """
-    rest = {key: value for key, value in content.items() if key != DIGEST}
+    rest = without(content, DIGEST)
     return {**rest, DIGEST: digest(rest)}
 
 

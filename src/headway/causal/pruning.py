@@ -10,7 +10,6 @@ random.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import torch
@@ -20,13 +19,11 @@ from headway.base.text import counted
 from headway.causal.effects import Head
 from headway.causal.importance import Order, PruningText
 from headway.causal.substitutes import heads_of
-from headway.config.lm.head_units import Keep, Unit, sums_of, units_of, without_heads
+from headway.config.lm.head_units import PROJECTIONS, Keep, Unit, sums_of, units_of, without_heads
 from headway.config.lm.layout import LayerHeads
 from headway.config.lm.model import TransformerModel
 from headway.errors import UserError
 from headway.models.transformer import Transformer
-
-_PROJECTIONS: tuple[Literal["q", "k", "v", "o"], ...] = ("q", "k", "v", "o")
 
 
 def pruned(model: Transformer, keep: Keep) -> Transformer:
@@ -78,7 +75,7 @@ def _attention_pruning(
         bias = held.get(f"{at}.o.bias", held.get(f"{at}.o.second.bias"))
         return {} if bias is None else {f"layers.{layer}.emptied.bias": bias}
     arrays: dict[str, Tensor] = {}
-    for name in _PROJECTIONS:
+    for name in PROJECTIONS:
         entries, whole = q if name in "qo" else kv, declared.rank(name, layer) is None
         arrays |= _projection(held, f"{at}.{name}", entries, of_output=name == "o", whole=whole)
     if (smear := held.get(f"{at}.smear")) is not None:

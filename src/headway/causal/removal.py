@@ -59,7 +59,7 @@ def shares_after_attention(model: TransformerModel, vocab_size: int, n_ctx: int)
     for layer, heads in enumerate(model.layout.layers):
         window = model.window(layer) or n_ctx
         seen = sum(min(position + own, window) for position in range(n_ctx))
-        logits_and_contexts = 2 * 2 * heads.n_heads * heads.d_head * seen
+        logits_and_contexts = 2 * 2 * heads.q_width * seen
         left -= products(f"layers.{layer}.attention.") + logits_and_contexts
         shares.append(left / whole)
         left -= products(f"layers.{layer}.mlp.")
@@ -218,7 +218,7 @@ def _sets_at_once(model: Transformer) -> int:
 
     Each needs the stream, the intermediate arrays of an MLP or an attention, and a few logits.
     """
-    attention = max((3 * h.n_heads * h.d_head for h in model.model.layout.layers), default=0)
+    attention = max((3 * h.q_width for h in model.model.layout.layers), default=0)
     mlp = 3 * max(model.model.mlp_widths)
     return 1 + 2 * model.vocab_size // (max(mlp, attention) + 4 * model.model.d_model)
 

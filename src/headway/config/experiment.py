@@ -13,6 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from headway.base.identity import without
 from headway.base.text import listed
 from headway.config.arms import Arm, steps_of
 from headway.config.contrasts import Contrast, asks_the_same, contrasts_of, scheme_contrasts
@@ -362,7 +363,7 @@ class Experiment:
 
     def differences(self, other: "Experiment") -> list[str]:
         """Return the dotted keys in which two documents differ, as far as results depend on them."""
-        mine, theirs = (leaves({k: v for k, v in e.plain().items() if k not in NOT_COMPARED}) for e in (self, other))
+        mine, theirs = (leaves(without(each.plain(), *NOT_COMPARED)) for each in (self, other))
         return differing(mine, theirs)
 
 

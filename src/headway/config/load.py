@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headway.base.identity import without
 from headway.config import plugins as plugin_files
 from headway.config.arms import Arm, check_kept
 from headway.config.document import RUN_SECTIONS, Document, all_seeds, label_of, meant_for, starts_of, with_settings
@@ -96,7 +97,7 @@ def read_resolved(path: Path) -> Experiment:
 
 def _content(path: Path) -> dict[str, Any]:
     """Return the content of a document's file, without the notes that Headway adds in a results directory."""
-    return {key: value for key, value in read_file(path).items() if key != "headway"}
+    return without(read_file(path), "headway")
 
 
 def resolve(
@@ -122,7 +123,7 @@ def resolve(
         advice = near(scale, scales) if scales else "it has one size, so leave the scale out"
         raise DeclarationError(f"{document.name} has no scale {scale!r}; {advice}")
     chosen = scale or ("laptop" if "laptop" in scales else None)
-    plain = {key: value for key, value in content.items() if key != "scales"}
+    plain = without(content, "scales")
     if chosen:
         plain = merge(plain, {**scales[chosen], "scale": chosen})
     plain, code = with_hashes(with_settings(plain, given), folder)
@@ -262,7 +263,7 @@ def _arm(
     override = dict(document.arms[name] or {})
     label = label_of(override, name)
     override.pop("label", None)
-    over = {k: v for k, v in document.controls[control].items() if k != "label"} if control else {}
+    over = without(document.controls[control], "label") if control else {}
     locate = _locator(locate, name, (f"controls.{control}.", over), (f"arms.{name}.", override), ("", shared))
     content, parent = {**merge(merge(shared, override), over), "seed": 0}, None
     if starts_from is not None:
@@ -273,8 +274,7 @@ def _arm(
             raise DeclarationError(
                 f"{locate('init_from')}: only a transformer on tokens can start from another; leave it out"
             )
-        start = {key: value for key, value in content["init_from"].items() if key != "arm"}
-        content["init_from"] = {**start, "run": parent.resolved_spec.id}
+        content["init_from"] = {**without(content["init_from"], "arm"), "run": parent.resolved_spec.id}
     spec = parse_run(content, locate)
     if parent is not None and (why_not := impossible_init(spec, parent.resolved_spec, parent.full_name)):
         raise DeclarationError(f"{locate('init_from')}: {why_not}")

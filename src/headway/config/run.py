@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from headway.base.identity import digest
+from headway.base.identity import digest, without
 from headway.config.spec import FORMER, Spec, renamed
 
 PER_BYTE = "eval_bits_per_byte"
@@ -297,8 +297,7 @@ class RunSpec(Spec):
 def effective(run: RunSpec) -> dict[str, Any]:
     """Return the content of a run without choices of its model that have no effect: equal ones end alike."""
     content, idle = run.content(), getattr(run.model, "idle", ())
-    model = content.get("model", {})
-    return {**content, "model": {key: value for key, value in model.items() if key not in idle}}
+    return {**content, "model": without(content.get("model", {}), *idle)}
 
 
 def imported(member: str) -> Any:

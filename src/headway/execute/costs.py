@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from headway.base.identity import canonical
+from headway.base.identity import canonical, without
 from headway.base.text import size, together
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
@@ -124,7 +124,7 @@ _NOT_TIMED = ("steps", "tokens", "epochs", "warmup_steps", "lr_schedule")
 def _timed_as(cost: Cost) -> str:
     """Names what decides how long a step takes: the content of a run without seeds and numbers that are no sizes."""
     content = cost.run.content()
-    training = {key: value for key, value in content["training"].items() if key not in _NOT_TIMED}
+    training = without(content["training"], *_NOT_TIMED)
     return canonical(_sizes([content["task"], content["model"], training, cost.together]))
 
 

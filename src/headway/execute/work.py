@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.files import Content, appending, json_text, plain, write_text
+from headway.base.identity import without
 from headway.config.plugins import directory_of, load_kept
 from headway.config.run import WORK, RunSpec
 from headway.errors import Diverged, HeadwayError, LeaseLost, ResultsError, UserError
@@ -326,7 +327,7 @@ class OwnedRun:
         if resumed:
             self._check_corpus(execution)
             study.trainer.restore(resumed.step, resumed.state)
-            before = {key: value for key, value in self._run.execution.items() if key != "changes"}
+            before = without(self._run.execution, "changes")
             changed = [f"from step {resumed.step} on {change}" for change in changes(before, execution)]
             if changed := [*self._run.execution.get("changes", ()), *changed]:
                 execution["changes"] = changed

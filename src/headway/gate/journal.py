@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 
 from headway.base import files
-from headway.base.identity import DIGEST, is_as_signed, signed
+from headway.base.identity import DIGEST, is_as_signed, signed, without
 from headway.base.identity import canonical as one_line
 from headway.errors import ResultsError
 from headway.gate.command import Candidate
@@ -181,7 +181,7 @@ class Journal:
         """Read a line into the challengers."""
         event = line["event"]
         if event == "challenger":
-            content = {name: value for name, value in line.items() if name not in ("event", "before", DIGEST)}
+            content = without(line, "event", "before", DIGEST)
             self.attempts.append(TypeAdapter(Attempt).validate_python({**content, "champion": self.champion}))
         elif event == "seeds":
             self.attempts[-1].seeds.extend(line["seeds"])

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import numpy as np
 
+from headway.base.identity import without
 from headway.config.lm.budget import Parameter
 from headway.config.lm.layout import HeadLayout, LayerHeads
 from headway.config.lm.model import Gpt2, GptNeo, LanguageModel, Llama, Ranks, TransformerModel
@@ -284,7 +285,7 @@ def stock(model: TransformerModel) -> tuple[str, dict[str, Any]] | None:
 
 def _function(model: TransformerModel) -> dict[str, Any]:
     """Return a description without choices that have no effect after training: a Llama, for one, has no dropout."""
-    return {key: value for key, value in describe(model).items() if key not in ("dropout", "initializer_range")}
+    return without(describe(model), "dropout", "initializer_range")
 
 
 _ACTIVATIONS = {

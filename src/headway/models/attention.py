@@ -145,7 +145,7 @@ class Attention(nn.Module):
     def __init__(self, model: TransformerModel, layer: int) -> None:
         super().__init__()
         heads = model.layout.layers[layer]
-        q_width, kv_width = heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head
+        q_width, kv_width = heads.q_width, heads.kv_width
         self.layer, self.queries, self.kv_of, self.d_head = layer, heads.queries, heads.kv_of, heads.d_head
         self.window, self.scale, self.dropout = model.window(layer), model.logit_scale(layer), model.dropout
         self.attends = model.mask

@@ -17,7 +17,7 @@ from headway.config.metrics import METRICS
 from headway.config.run import PER_BYTE
 from headway.stats.cells import Match, RunsOfArm, Weights, done, title, values_of
 from headway.stats.contrasts import JudgedContrast
-from headway.stats.evidence import Comparison, Family, interval_of_mean
+from headway.stats.evidence import Comparison, Family, family_of, interval_of_mean
 from headway.stats.learning_rates import RatesOfArm
 from headway.stats.sequential import FEWEST, Looking
 from headway.stats.simultaneous import LEVEL
@@ -96,7 +96,6 @@ class Case:
     @cached_property
     def answers(self) -> list[Answer]:
         """The answers in the primary metric without a control; contrasts first."""
-        margins = {(f.of, f.metric, f.control): f.plan.margin for f in self.families}
         weights = {contrast.name: contrast.weights for contrast in self.experiment.contrasts}
         answers = []
         every: list[Comparison | JudgedContrast] = [*self.contrasts, *self.comparisons]
@@ -106,7 +105,8 @@ class Case:
                 continue
             if share is None or not judged.is_settled:
                 continue
-            margin = margins.get((judged.of, judged.metric, judged.control), self.experiment.margin)
+            family = family_of(judged, self.families)
+            margin = self.experiment.margin if family is None else family.plan.margin
             apart = margin / 100 if judged.outcome == "same" else max(share, _LEAST_DIFFERENCE - 1)
             arms = {judged.arm: 1.0, judged.baseline: -1.0} if isinstance(judged, Comparison) else weights[judged.name]
             answer = Answer(

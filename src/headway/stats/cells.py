@@ -277,6 +277,11 @@ def title(arm: Arm, experiment: Experiment) -> str:
     return f"{arm.name} ({label}){arm.label.removeprefix(label)}"
 
 
+def titles_of(experiment: Experiment) -> dict[str, str]:
+    """Return the name of every arm in sentences, by full name."""
+    return {arm.full_name: title(arm, experiment) for arm in experiment.arms}
+
+
 def labels_of(experiment: Experiment) -> dict[str, str]:
     """Return the label of every arm by full name, those without a control first; an ambiguous label is a full name."""
     arms = sorted(experiment.arms, key=lambda arm: arm.control is not None)

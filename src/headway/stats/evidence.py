@@ -13,7 +13,7 @@ values of a family.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
@@ -223,6 +223,12 @@ class Family:
     def awaited(self) -> int:
         """Seeds of the look that was made last, or of the first, where none was made."""
         return self.plan.looks[(self.look or 1) - 1]
+
+
+def family_of(judged: Difference, families: Iterable[Family]) -> Family | None:
+    """Return the family in which a comparison or a contrast was judged, or None if it is not among these."""
+    asked = judged.of, judged.metric, judged.control
+    return next((f for f in families if (f.of, f.metric, f.control) == asked), None)
 
 
 _LARGEST_FINITE = 1e150

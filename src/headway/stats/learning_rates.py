@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from headway.base.identity import without
 from headway.base.words import CHOSEN_RATES, FAVOURED
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
@@ -220,7 +221,7 @@ def _rate(arm: Arm) -> float:
 
 def _but_rate(arm: Arm) -> dict[str, Any]:
     content = arm.spec(0).content()
-    content["training"] = {key: value for key, value in content.get("training", {}).items() if key not in _RATES}
+    content["training"] = without(content.get("training", {}), *_RATES)
     return content
 
 

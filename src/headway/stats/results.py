@@ -24,7 +24,7 @@ from headway.errors import ResultsError
 from headway.stats.case import Case
 from headway.stats.cells import labels_of, matches_of, runs_of_arms
 from headway.stats.contrasts import JudgedContrast, comparisons, contrasts_judged
-from headway.stats.evidence import Comparison, Difference, Family
+from headway.stats.evidence import Comparison, Difference, Family, family_of
 from headway.stats.laboratory import References, findings_part_of
 from headway.stats.learning_rates import RatesOfArm, at_best_rates
 from headway.stats.lm.claims import JudgedStatement
@@ -143,8 +143,7 @@ class Results:
 
     def family(self, judged: Difference) -> Family | None:
         """Return the family in which a comparison or a contrast was judged, or None if the file lacks it."""
-        asked = judged.of, judged.metric, judged.control
-        return next((f for f in self.families if (f.of, f.metric, f.control) == asked), None)
+        return family_of(judged, self.families)
 
     def to_json(self) -> dict[str, Any]:
         """The content of `results.json`: plain JSON types, numbers that are not finite as None."""

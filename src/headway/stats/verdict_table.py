@@ -17,7 +17,7 @@ from headway.base.text import escape_controls, number
 from headway.base.words import phrase, without_unit
 from headway.config.metrics import METRICS, metric_name
 from headway.stats.contrasts import JudgedContrast
-from headway.stats.evidence import Comparison, Difference, Family
+from headway.stats.evidence import Comparison, Difference, Family, family_of
 from headway.stats.verdicts import of_errors, scope, unit_of, verdict_of
 
 TableFormat = Literal["latex", "csv", "markdown"]
@@ -142,8 +142,7 @@ def verdict_table(
         labels: the labels of arms by full name.
         primary: the primary metric.
     """
-    family_of = {(family.of, family.metric, family.control): family for family in families}
-    own = [family_of.get((each.of, each.metric, each.control)) for each in differences]
+    own = [family_of(each, families) for each in differences]
     in_per_cent = all(each.is_logarithmic for each in differences)
     metric = METRICS[primary]
     if any(each.of_errors for each in differences):

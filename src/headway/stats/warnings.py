@@ -16,7 +16,7 @@ from headway.config.lm.run import TEXT_KEPT
 from headway.config.metrics import metric_name
 from headway.config.run import PER_BYTE
 from headway.stats.case import Answer, Beyond, Case
-from headway.stats.cells import done, title
+from headway.stats.cells import done, title, titles_of
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison, Doubt
 from headway.stats.sequential import RULES, error_of, error_of_growth
@@ -50,7 +50,7 @@ def removed_keys(case: Case) -> Warnings:
 
 def failed_runs(case: Case) -> Warnings:
     """Yield each run that failed or is damaged, and how many are not finished."""
-    titles = {arm.full_name: title(arm, case.experiment) for arm in case.experiment.arms}
+    titles = titles_of(case.experiment)
     for run in case.every_run:
         if run.status in ("failed", "damaged"):
             text = run.message or "no reason recorded"

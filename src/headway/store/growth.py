@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.files import entries, inside, names_in
+from headway.base.identity import without
 from headway.base.text import counted, listed, some_names
 from headway.config import own_program, plugins
 from headway.config.arms import Arm
@@ -126,7 +127,9 @@ def why_not_asked(directory: Path, run: Run, arm: Arm | None) -> str:
 def _changed(directory: Path, changed: Sequence[Run], arms: dict[str, Arm]) -> str:
     run, asked = changed[0], arms[changed[0].name].spec(changed[0].seed)
     drop = _drop(directory, list(dict.fromkeys(run.name for run in changed)))
-    if run.spec.plugins != asked.plugins and _without_code(run.spec) == _without_code(asked):
+    if run.spec.plugins != asked.plugins and without(run.spec.content(), "plugins") == without(
+        asked.content(), "plugins"
+    ):
         return (
             f"{directory}: the code of its plugins was changed since arm {run.name} seed {run.seed} was run, and its "
             f"result may depend on it; {directory / 'plugins'} has the former code: restore it, choose another "
@@ -138,10 +141,6 @@ def _changed(directory: Path, changed: Sequence[Run], arms: dict[str, Arm]) -> s
         f"{asked.id}: it differs in {_differences(run.spec, asked)}{others}; choose another directory, or make these "
         f"keys equal, or {drop}"
     )
-
-
-def _without_code(spec: RunSpec) -> dict[str, Any]:
-    return {key: value for key, value in spec.content().items() if key != "plugins"}
 
 
 def _differences(former: RunSpec, asked: RunSpec) -> str:

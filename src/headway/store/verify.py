@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.files import Content, entries, json_text, plain, read_bytes
+from headway.base.identity import without
 from headway.base.text import command_line, listed
 from headway.config.own_program import FOLDER, is_kept
 from headway.config.plugins import check_kept
@@ -192,7 +193,7 @@ def said(first: Run, execution: Mapping[str, Any], differing: list[str]) -> str:
     """Return a sentence on a run that was finished twice; empty if both results are equal."""
     if not differing:
         return ""
-    before, now = ({k: v for k, v in one.items() if k not in _OF_A_PLACE} for one in (first.execution, execution))
+    before, now = (without(one, *_OF_A_PLACE) for one in (first.execution, execution))
     hosts = f"{first.execution.get('host')} and {execution.get('host')}"
     what = f"finished twice, on {hosts}, and {listed(differing)} differ"
     if changed := changes(before, now):

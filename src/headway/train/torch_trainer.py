@@ -29,19 +29,6 @@ class Part:
     weight: float = 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rules:
-    """The rules for what happens around an update; by default nothing.
-
-    `rate_share` returns the step size of a step over the optimizers' own. `clip` is the largest norm of all gradients
-    together. `seed` returns the seed of torch's generator before a step, for models that draw random numbers.
-    """
-
-    rate_share: Callable[[int], float] | None = None
-    clip: float | None = None
-    seed: Callable[[int], int] | None = None
-
-
 class TorchTrainer:
     """Trains parameters on a loss, by some of torch's optimizers (a `train.loop.Trainer`)."""
 
@@ -55,7 +42,9 @@ class TorchTrainer:
         *,
         parts: Callable[[int], Sequence[Part]],
         loss: Loss,
-        rules: Rules = Rules(),
+        rate_share: Callable[[int], float] | None = None,
+        clip: float | None = None,
+        seed: Callable[[int], int] | None = None,
     ) -> None:
         """Start at step 0.
 
@@ -64,10 +53,13 @@ class TorchTrainer:
             optimizers: the optimizers, each parameter in one of them.
             parts: the parts of the batch of a step, a function of the step (from 1) alone; their weights sum to 1.
             loss: the loss of a part, compiled or not.
-            rules: the rules for the time before and after an update.
+            rate_share: the step size of a step over the optimizers' own; None: always 1.
+            clip: the largest norm of all gradients together; None: no limit.
+            seed: the seed of torch's generator before a step, for models that draw random numbers.
         """
         self._parameters, self._optimizers = dict(parameters), tuple(optimizers)
-        self._parts, self._loss, self._rules = parts, loss, rules
+        self._parts, self._loss = parts, loss
+        self._rate_share, self._clip, self._seed = rate_share, clip, seed
         self._groups = [(group, group["lr"]) for optimizer in optimizers for group in optimizer.param_groups]
         self.step = 0
 
@@ -88,12 +80,12 @@ class TorchTrainer:
         return values
 
     def _advance_one(self) -> Tensor:
-        step, rules = self.step + 1, self._rules
-        if rules.rate_share is not None:
+        step = self.step + 1
+        if self._rate_share is not None:
             for group, highest in self._groups:
-                group["lr"] = highest * rules.rate_share(step)
-        if rules.seed is not None:
-            torch.manual_seed(rules.seed(step))
+                group["lr"] = highest * self._rate_share(step)
+        if self._seed is not None:
+            torch.manual_seed(self._seed(step))
         with uncompiled():
             for optimizer in self._optimizers:
                 optimizer.zero_grad()
@@ -102,8 +94,8 @@ class TorchTrainer:
             loss = part.weight * self._loss(*part.tensors)
             (loss[0] if loss.ndim else loss).backward()
             losses.append(loss[1:].detach() if loss.ndim else loss.detach())
-        if rules.clip is not None:
-            nn.utils.clip_grad_norm_(self._parameters.values(), rules.clip)
+        if self._clip is not None:
+            nn.utils.clip_grad_norm_(self._parameters.values(), self._clip)
         with uncompiled():
             for optimizer in self._optimizers:
                 optimizer.step()

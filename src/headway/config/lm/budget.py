@@ -82,7 +82,7 @@ def _entry(model: TransformerModel, vocab_size: int, d_embed: int) -> Iterator[P
 def _attention(model: TransformerModel, layer: int, heads: LayerHeads) -> Iterator[Parameter]:
     """Yield the arrays of a layer's attention; a layer that lost all heads keeps its output bias."""
     d, at = model.d_model, f"layers.{layer}"
-    q, kv = heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head
+    q, kv = heads.q_width, heads.kv_width
     if heads.n_heads:
         yield from _norm(model, f"{at}.attention_norm")
         for name, out in (("q", q), ("k", kv), ("v", kv)):
@@ -145,7 +145,7 @@ def forward_flops(model: TransformerModel, vocab_size: int, n_ctx: int) -> int:
     for layer, heads in enumerate(model.layout.layers):
         window = model.window(layer) or n_ctx
         own = 0 if model.mask == "future" else 1  # as many keys later as earlier, without the query's own
-        attention += 2 * 2 * heads.n_heads * heads.d_head * _keys_seen(n_ctx, window, own)
+        attention += 2 * 2 * heads.q_width * _keys_seen(n_ctx, window, own)
     encoder = 0 if model.encoder is None else model.encoder * (vocab_size + model.embedding_width)
     return 2 * n_ctx * (matrices + encoder + (model.readout or vocab_size) * model.embedding_width) + attention
 
@@ -179,7 +179,7 @@ def sequence_bytes(task: TokensTask, model: TransformerModel, training: TokensTr
     small = 2 if training.precision == "bf16" else 4
     total = 0
     for layer, (heads, d_mlp) in enumerate(zip(model.layout.layers, model.mlp_widths, strict=True)):
-        q, kv = heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head
+        q, kv = heads.q_width, heads.kv_width
         # The stream, and the logsumexp, stay fp32 whatever the products are in.
         total += 4 * (model.d_model * ((q > 0) + (d_mlp > 0)) + heads.n_heads)
         total += small * model.d_model * ((q > 0) + (d_mlp > 0))

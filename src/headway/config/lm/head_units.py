@@ -118,7 +118,8 @@ def sums_of(units: Sequence[Unit]) -> set[int]:
 Keep = Sequence[Sequence[bool]]
 """Per layer, whether each head stays; an empty entry for a layer without heads."""
 
-_PROJECTIONS: tuple[Literal["q", "k", "v", "o"], ...] = ("q", "k", "v", "o")
+PROJECTIONS: tuple[Literal["q", "k", "v", "o"], ...] = ("q", "k", "v", "o")
+"""The matrices of an attention."""
 
 
 def without_heads(model: TransformerModel, keep: Keep) -> TransformerModel:
@@ -138,7 +139,7 @@ def without_heads(model: TransformerModel, keep: Keep) -> TransformerModel:
         "n_kv_heads": None,
         "d_head": None,
         "emptied": tuple(sorted({*model.emptied, *emptied})),
-        "ranks": Ranks(**model.ranks.model_dump() | {name: _ranks(model, kept, name) for name in _PROJECTIONS}),
+        "ranks": Ranks(**model.ranks.model_dump() | {name: _ranks(model, kept, name) for name in PROJECTIONS}),
     }
     return type(model)(**values)
 

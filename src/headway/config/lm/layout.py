@@ -323,6 +323,16 @@ class LayerHeads:
         return len(self.queries)
 
     @property
+    def q_width(self) -> int:
+        """The width of all queries together."""
+        return self.n_heads * self.d_head
+
+    @property
+    def kv_width(self) -> int:
+        """The width of all keys together, and that of all values."""
+        return self.n_kv_heads * self.d_head
+
+    @property
     def kv_of(self) -> tuple[int, ...]:
         """The KV head of each query head."""
         return tuple(kv for kv, count in enumerate(self.queries) for _ in range(count))
@@ -370,7 +380,7 @@ class HeadLayout:
             text = "+".join(map(str, layer.queries))
         else:
             text = f"{layer.n_heads}" + ("" if layer.queries[0] == 1 else f":{layer.n_kv_heads}")
-        return text if layer.n_heads * layer.d_head == self.d_model else f"{text}x{layer.d_head}"
+        return text if layer.q_width == self.d_model else f"{text}x{layer.d_head}"
 
     @classmethod
     def parse(cls, text: str, d_model: int) -> "HeadLayout":

@@ -203,12 +203,10 @@ class TransformerModel(Spec):
             raise ValueError(
                 f"rotary positions rotate pairs of entries, but d_head is {odd[0]}, which is odd; make it even"
             )
-        matrices = sum(
-            3 * width + 2 * h.d_head * (h.n_heads + h.n_kv_heads) for h, width in zip(layout.layers, mlps, strict=True)
-        )
+        matrices = sum(3 * width + 2 * (h.q_width + h.kv_width) for h, width in zip(layout.layers, mlps, strict=True))
         check_numbers(self.d_model * (matrices + self.n_positions), 0, "d_model, n_layers, n_heads, d_head or d_mlp")
         for layer, (heads, d_mlp) in enumerate(zip(layout.layers, mlps, strict=True)):
-            self._check_ranks(layer, heads.n_heads * heads.d_head, heads.n_kv_heads * heads.d_head, d_mlp)
+            self._check_ranks(layer, heads.q_width, heads.kv_width, d_mlp)
         self._check_emptied()
         self._check_ends()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from headway.base.identity import digest
+from headway.base.identity import digest, without
 from headway.config.head_metrics import REPEATED
 from headway.config.lm import budget
 from headway.config.lm.head_units import heads_to_keep, spread_evenly, units_of
@@ -216,9 +216,9 @@ class TokensRun(RunSpec):
         """The settings that keep this run out of a batched program, keys of `UNBATCHABLE`; its key if there is none."""
         plain = ((key, value == attrgetter(key)(self), reason) for key, (value, reason) in UNBATCHABLE.items())
         obstacles = tuple(f"{key}: {reason}" for key, is_plain, reason in plain if not is_plain)
-        content = {key: value for key, value in self.content().items() if key != "seed"}
+        content = without(self.content(), "seed")
         for part, own in _OWN.items():
-            content[part] = {key: value for key, value in content[part].items() if key not in own}
+            content[part] = without(content[part], *own)
         return Batching(
             key=None if obstacles else digest({**content, "steps": self.declared_steps}),
             obstacles=obstacles,

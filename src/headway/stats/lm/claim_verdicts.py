@@ -35,7 +35,7 @@ from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.lm.init_from import Start, StartPruning
 from headway.config.lm.run import TokensRun
-from headway.stats.cells import title
+from headway.stats.cells import titles_of
 from headway.stats.evidence import Comparison, interval_of_mean
 from headway.stats.lm.claims import (
     CLAIMS,
@@ -86,7 +86,7 @@ def claims(
             evidence[arm.full_name] = [
                 Evidence(progress=run.progress, seed=run.run.seed, associations=of_arm) for run in probed[arm.full_name]
             ]
-        titles = {arm.full_name: title(arm, experiment) for arm in arms}
+        titles = titles_of(experiment)
         for claim in CLAIMS:
             for reading in claim.readings:
                 if any(reading.metric in run.progress.mean for ones in evidence.values() for run in ones):
@@ -256,7 +256,6 @@ def _statement(
     if not arms:
         return
     name, says, short = names
-    titles = {arm.full_name: title(arm, experiment) for arm in experiment.arms}
     overall = overall_verdict([arm.verdict for arm in arms])
     shares = span(100 * arm.value for arm in arms if arm.value is not None)
     yield JudgedStatement(
@@ -268,7 +267,7 @@ def _statement(
         as_published=False,
         bound=bound,
         verdict=overall,
-        sentence=f"{says}: {overall}{where(arms, titles)}{said.format(shares)}",
+        sentence=f"{says}: {overall}{where(arms, titles_of(experiment))}{said.format(shares)}",
         arms=tuple(arms),
     )
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headway.base.identity import without
 from headway.base.text import counted
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
@@ -88,21 +89,18 @@ def _minima(
     return rows, _golden(form, grid[inside], grid[inside + 2], totals, losses[rows])
 
 
-def fit_curve(
-    form: str, totals: Array, losses: Array, *, near: float | None = None
-) -> tuple[Curve | None, Curve | None]:
+def fit_curve(form: str, totals: Array, losses: Array) -> tuple[Curve | None, Curve | None]:
     """The curve of a form through points, and another minimum that fits better; None where there is none.
 
     Args:
         form: the form of the curve, one of `PARAMETERS`.
         totals: heads of all layers of each point.
         losses: the loss of each point.
-        near: the b next to which the curve is taken; None: the published start.
     """
     curves = minima(form, totals, losses)
     if not curves:
         return None, None
-    start = START / float(np.median(totals)) if near is None else near
+    start = START / float(np.median(totals))
     main = min(curves, key=lambda curve: abs(np.log(curve.b / start)))
     best = min(curves, key=lambda curve: curve.sse)
     return main, best if best.sse < main.sse * (1 - 1e-6) else None
@@ -198,7 +196,7 @@ def arms_on_curves(experiment: Experiment, arms: Sequence[Arm]) -> tuple[Arm, ..
 
 def _but_heads(arm: Arm) -> dict[str, Any]:
     content = arm.spec(0).content()
-    content["model"] = {key: value for key, value in content["model"].items() if key not in _HEADS}
+    content["model"] = without(content["model"], *_HEADS)
     return content
 
 

@@ -26,7 +26,7 @@ from headway.train.lm.loss import Parts, TokensLoss, guided
 from headway.train.lm.optimizer import rate_share, steps_of, tokens_optimizers
 from headway.train.lm.probes import METRICS, ablated, head_probes
 from headway.train.loop import InitFrom, Study, Trainer, TrainerChoice
-from headway.train.torch_trainer import Part, Rules, TorchTrainer, compiling_obstacle
+from headway.train.torch_trainer import Part, TorchTrainer, compiling_obstacle
 
 if TYPE_CHECKING:
     from headway.train.lm.init_from import InitRecord
@@ -128,11 +128,9 @@ def tokens_trainer(loss: TokensLoss, steps: int, parts: Parts) -> TorchTrainer:
         tokens_optimizers(run.training, parameters),
         parts=guided(parts, run, steps, loss.device) if loss.guided else parts,
         loss=loss.value,
-        rules=Rules(
-            rate_share=partial(rate_share, run.training, steps=steps),
-            clip=run.training.clip,
-            seed=partial(rng.key, run.seed, "dropout") if run.model.dropout else None,
-        ),
+        rate_share=partial(rate_share, run.training, steps=steps),
+        clip=run.training.clip,
+        seed=partial(rng.key, run.seed, "dropout") if run.model.dropout else None,
     )
 
 
