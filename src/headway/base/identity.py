@@ -1,4 +1,4 @@
-"""One canonical form of a JSON value, and its hash.
+"""One canonical form of a JSON value and its hash; keys left out of a mapping, and values grouped by a key.
 
 Two values with one meaning have one text. So Headway identifies a run by its content, and a stored value shows whether
 it was changed.
@@ -6,11 +6,15 @@ it was changed.
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, TypeVar
 
 DIGEST = "digest"
 """The key under which a signed mapping holds the digest of its other entries."""
+
+
+V = TypeVar("V")
+K = TypeVar("K", bound=Hashable)
 
 
 def canonical(value: Any) -> str:
@@ -33,7 +37,8 @@ def digest(value: Any) -> str:
         >>> digest({"a": 1}) == digest(dict(a=1))
         True
     """
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+    text = canonical(value)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def without(content: Mapping[str, Any], *keys: str) -> dict[str, Any]:
@@ -44,6 +49,20 @@ def without(content: Mapping[str, Any], *keys: str) -> dict[str, Any]:
         {'a': 1}
     """
     return {key: value for key, value in content.items() if key not in keys}
+
+
+def grouped(values: Iterable[V], key: Callable[[V], K]) -> dict[K, list[V]]:
+    """Return values by key, both in the order in which they come.
+
+    Examples:
+        >>> grouped(["a", "bb", "c"], len)
+        {1: ['a', 'c'], 2: ['bb']}
+    """
+    groups: dict[K, list[V]] = {}
+    for value in values:
+        of_key = groups.setdefault(key(value), [])
+        of_key.append(value)
+    return groups
 
 
 def signed(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,6 +84,7 @@ def is_as_signed(content: Mapping[str, Any]) -> bool:
         (True, False, False)
     """
     try:
-        return bool(content.get(DIGEST) == signed(content)[DIGEST])
+        own = signed(content)[DIGEST]
+        return bool(content.get(DIGEST) == own)
     except ValueError:  # NaN or an infinity, which cannot have been signed
         return False

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.files import entries
+from headway.base.identity import grouped
 from headway.base.text import command_line, with_numbers
 from headway.errors import ResultsError
 from headway.store.records import read_init_record
@@ -112,9 +113,7 @@ class RunDependencies:
             else:
                 self._orphans[run.path] = run
         self._work = {run.path: work(run) for run in runs}
-        self._children: dict[Path, list[Path]] = {}
-        for child, parent in self._parent.items():
-            self._children.setdefault(parent, []).append(child)
+        self._children = grouped(self._parent, self._parent.__getitem__)
 
     def work_until_the_end(self, path: Path) -> float:
         """Return the cost of a run with the longest chain of runs that wait for it."""

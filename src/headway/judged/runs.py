@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headway.base.identity import grouped
 from headway.base.text import counted, listed, some_names
 from headway.config.metrics import Better
 from headway.errors import UserError, shortened
@@ -309,9 +310,7 @@ def settings_of(runs: Sequence[TableRun], roles: Roles) -> Iterator[Setting]:
 
     A setting of numbers has few values, each shared by several runs of an arm; a measurement differs in every run.
     """
-    of_arms: dict[str, list[TableRun]] = {}
-    for run in runs:
-        of_arms.setdefault(run.arm, []).append(run)
+    of_arms = grouped(runs, lambda run: run.arm)
     columns = dict.fromkeys(column for run in runs for settings in run.settings for column in settings)
     n_runs = sum(len(run.settings) for run in runs)
     if any(run.last_step is not None for run in runs):

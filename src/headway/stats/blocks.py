@@ -113,8 +113,7 @@ class BlockTest:
             return chance_to_settle(estimate, variance, freedom, (n, n_seeds), largest, margin=margin, level=level)
 
         if len(plan.looks) == 1:
-            more = smallest(lambda more: chance(n + more, plan.level) >= POWER)
-            return more, chance(n + more, plan.level)
+            return seeds_that_settle(lambda more: chance(n + more, plan.level))
         answer = None
         for place, n_seeds in enumerate(plan.looks, start=1):
             if n_seeds > n and (answer is None or answer[1] < POWER):
@@ -297,18 +296,22 @@ def _correlation(tested: Sequence[_Contrast]) -> Float[np.ndarray, "contrast con
     return both / np.outer(n, n) * (unit @ unit.T)
 
 
-def smallest(enough: Callable[[int], bool]) -> int:
-    """Return the smallest number from 1 on that is enough; a far one if none below it is."""
+def seeds_that_settle(chance: Callable[[int], float]) -> tuple[int, float]:
+    """Return how many more seeds settle a difference in four of five cases, and their chance; a far number if none.
+
+    Args:
+        chance: the chance that so many more seeds settle it.
+    """
     low, high = 1, 1
-    while high < _FAR and not enough(high):
+    while high < _FAR and chance(high) < POWER:
         low, high = high + 1, 2 * high
     while low < high:
         middle = (low + high) // 2
-        if enough(middle):
+        if chance(middle) >= POWER:
             high = middle
         else:
             low = middle + 1
-    return low
+    return low, chance(low)
 
 
 def reading(difference: Difference, margin: float) -> Outcome:

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from headway.base.files import derived, parsed, plain, read_bytes, write_changed_json
-from headway.base.identity import digest, signed
+from headway.base.identity import digest, grouped, signed
 from headway.base.text import command_line
 from headway.base.words import Warning
 from headway.config.experiment import Experiment
@@ -297,9 +297,7 @@ def _task_digests(runs: Sequence[Run]) -> dict[str, str]:
 
 def _tasks(directory: Path, runs: Sequence[Run], task_of: Mapping[str, str]) -> dict[str, References]:
     """Return the metrics without training, by task digest."""
-    tasks: dict[str, list[Run]] = {}
-    for run in runs:
-        tasks.setdefault(task_of[run.name], []).append(run)
+    tasks = grouped(runs, lambda run: task_of[run.name])
     return {key: findings_part_of(done[0].spec).references(directory, key, done) for key, done in tasks.items()}
 
 

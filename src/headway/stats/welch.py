@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from headway.stats.blocks import reading, smallest
+from headway.stats.blocks import reading, seeds_that_settle
 from headway.stats.evidence import LOGARITHM, Difference, Family, tested
 from headway.stats.sequential import FEWEST, LookPlan
-from headway.stats.simultaneous import LEVEL, POWER, LargestT, bound_alone, chance_to_settle, p_alone
+from headway.stats.simultaneous import LEVEL, LargestT, bound_alone, chance_to_settle, p_alone
 
 
 def compare_unpaired(
@@ -114,5 +114,4 @@ def _settling(
     def chance(more: int) -> float:
         return chance_to_settle(estimate, variance, freedom, (n, n + more), alone, margin=margin, level=level)
 
-    more = smallest(lambda more: chance(more) >= POWER)
-    return more, chance(more)
+    return seeds_that_settle(chance)

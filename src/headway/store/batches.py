@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from headway.base.files import inside, is_bare
-from headway.base.identity import digest
+from headway.base.identity import digest, grouped
 from headway.base.text import counted, size
 from headway.config.kinds import part_of
 from headway.config.run import RunSpec
@@ -288,11 +288,8 @@ class Making:
 
 def _split(names: Sequence[Name], limit: int) -> Iterator[list[Name]]:
     """Split runs into portions of a limit, those of one seed in one portion if they fit."""
-    by_seed: dict[int, list[Name]] = {}
-    for name in names:
-        by_seed.setdefault(name[1], []).append(name)
     portion: list[Name] = []
-    for of_seed in by_seed.values():
+    for of_seed in grouped(names, lambda name: name[1]).values():
         if portion and len(portion) + len(of_seed) > limit:
             yield portion
             portion = []

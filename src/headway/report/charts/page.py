@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.base.files import derived, refuse_link, write_bytes
+from headway.base.identity import grouped
 from headway.base.text import capital, escape_controls
 from headway.errors import UserError
 from headway.report.charts.figure import Figure
@@ -34,11 +35,8 @@ def render(template: str, drawn: Sequence[Figure], **content: Any) -> str:
 
     environment = templates()
     scripts = (_vega(), environment.get_template("draw.js.j2").render()) if drawn else ()
-    parts: dict[str, list[Figure]] = {}
-    for figure in drawn:
-        parts.setdefault(figure.part, []).append(figure)
     return environment.get_template(template).render(
-        parts=parts,
+        parts=grouped(drawn, lambda figure: figure.part),
         charts=script_data({figure.name: figure.spec for figure in drawn}),
         scripts=[Markup(script) for script in scripts],
         policy=Markup(policy(scripts)),

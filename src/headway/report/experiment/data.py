@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
+from headway.base.identity import grouped
 from headway.base.text import together
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
@@ -219,9 +220,7 @@ class ReportData:
 
         That is their control, if it is all theirs, and otherwise the arms themselves.
         """
-        found: dict[str, list[ArmResults]] = {}
-        for arm in self.arms:
-            found.setdefault(arm.shown.task, []).append(arm)
+        found = grouped(self.arms, lambda arm: arm.shown.task)
         return tuple((self._task_name(arms), replace(self, arms=tuple(arms))) for arms in found.values())
 
     def _task_name(self, arms: list[ArmResults]) -> str:

@@ -8,10 +8,12 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
+from headway.base.identity import grouped
 from headway.base.text import counted, join
 from headway.config.lm.synthetic import HopsTask, RetrievalTask
 from headway.config.run import RunSpec
@@ -172,9 +174,7 @@ def errors_by_heads(material: ReportData) -> Figure | None:
 def _errors(rows: list[Datum], colour: Any, heads: list[int]) -> list[Any]:
     x = Axis("heads", "heads of a layer", order=heads, ticks={"labelAngle": 0, "grid": False})
     y = Axis("nmse", "error over variance (log scale)", log=True, scale={"nice": True}, ticks={"format": "~e"})
-    places: dict[tuple[str, int], list[Datum]] = {}
-    for row in rows:
-        places.setdefault((row["task"], row["heads"]), []).append(row)
+    places = grouped(rows, itemgetter("task", "heads"))
     medians = [{**some[0], "nmse": float(np.median([row["nmse"] for row in some]))} for some in places.values()]
     return [
         strip(rows, x, y, colour, size=22, opacity=0.5, shown=["arm:N", "seed:N", "nmse:Q"]),

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headway.base.identity import grouped
 from headway.base.text import span
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
@@ -77,15 +78,17 @@ def claims(
         associations: the association of each layer's diversity with the loss, from `diversity_loss.associations`.
         comparisons: the comparisons, with their verdicts.
     """
-    with_loss = [entry for entry in associations if entry.loss == "probe_loss_nats"]
+    with_probe_loss = (entry for entry in associations if entry.loss == "probe_loss_nats")
+    of_arms = grouped(with_probe_loss, lambda entry: entry.arm)
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
         arms = [arm for arm in experiment.arms if arm.control == control and probed.get(arm.full_name)]
-        evidence = {}
-        for arm in arms:
-            of_arm = [entry for entry in with_loss if entry.arm == arm.full_name]
-            evidence[arm.full_name] = [
-                Evidence(progress=run.progress, seed=run.run.seed, associations=of_arm) for run in probed[arm.full_name]
+        evidence = {
+            name: [
+                Evidence(progress=run.progress, seed=run.run.seed, associations=of_arms.get(name, ()))
+                for run in probed[name]
             ]
+            for name in (arm.full_name for arm in arms)
+        }
         titles = titles_of(experiment)
         for claim in CLAIMS:
             for reading in claim.readings:
@@ -239,7 +242,9 @@ def _by_share(c: Comparison, bound: float, *, below: bool) -> Iterator[JudgedArm
     """Judge an arm by its loss relative to the baseline's, if that is known."""
     if c.share is not None:
         verdict = verdict_of(c.share_interval, bound, below)
-        yield JudgedArm(arm=c.arm, seeds=c.n_pairs, value=c.share, interval=c.share_interval, verdict=verdict)
+        yield JudgedArm(
+            arm=c.arm, seeds=c.n_pairs, value=c.share, interval=c.share_interval, also=None, verdict=verdict
+        )
 
 
 def _statement(
@@ -339,7 +344,7 @@ def _late(prunings: dict[str, StartPruning], runs: Sequence[Run]) -> Iterator[Ju
         values = [_first_less_late(run) for run in done]
         mean, interval = interval_of_mean(values)
         verdict = verdict_of(interval, 0.0, below=False)
-        yield JudgedArm(arm=name, seeds=len(values), value=mean, interval=interval, verdict=verdict)
+        yield JudgedArm(arm=name, seeds=len(values), value=mean, interval=interval, also=None, verdict=verdict)
 
 
 def _first_less_late(run: Run) -> float:

@@ -407,7 +407,7 @@ class JudgedArm:
     seeds: int
     value: float | None
     interval: tuple[float, float] | None
-    also: float | None = None
+    also: float | None
     verdict: Verdict
 
 

@@ -21,11 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headway.base.identity import without
+from headway.base.identity import grouped, without
 from headway.base.text import counted
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
@@ -307,10 +308,7 @@ class _Fitted:
 
 
 def _schemes(points: Iterable[Point]) -> dict[str, tuple[Point, ...]]:
-    by_scheme: dict[str, list[Point]] = {}
-    for point in points:
-        if point.losses:
-            by_scheme.setdefault(point.scheme, []).append(point)
+    by_scheme = grouped(filter(attrgetter("losses"), points), lambda point: point.scheme)
     enough = {name: members for name, members in by_scheme.items() if len({p.total for p in members}) > 1}
     return {name: tuple(sorted(enough[name], key=lambda p: p.total)) for name in SCHEMES if name in enough}
 

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headway.base.identity import grouped
 from headway.base.torch_setup import uncompiled
 from headway.config.lm.run import TokensRun
 from headway.config.lm.training import Muon, TokensTraining
@@ -67,11 +68,8 @@ class StackedMuon(torch.optim.Muon):
     def step(self) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
         for group in self.param_groups:
-            by_shape: dict[tuple[int, ...], list[Tensor]] = {}
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    by_shape.setdefault(tuple(parameter.shape), []).append(parameter)
-            for parameters in by_shape.values():
+            trained = [parameter for parameter in group["params"] if parameter.grad is not None]
+            for parameters in grouped(trained, lambda parameter: parameter.shape).values():
                 self._update(parameters, group)
 
     def _update(self, parameters: list[Tensor], group: Mapping[str, Any]) -> None:
