@@ -9,14 +9,14 @@ from support.tolerance import assert_same
 from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.config.lm.model import Gpt2
 from headway.errors import UserError
-from headway.heads.circuits import CIRCUITS, circuit_scores
+from headway.heads.circuits import circuit_scores
 from headway.heads.measure import HeadStream, drawn_repeats, examine, in_batches
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
 
 MODEL = Gpt2(family="gpt-2", d_model=24, n_layers=2, n_heads="4-2", n_positions=32, init_std=0.5)
 VOCAB, PERIOD = 31, 6
-NOTHING = {"repetition": None, "weights": None}
+METRICS = [name for name, metric in HEAD_METRICS.items() if metric.family not in ("text", "sinks")]
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +42,13 @@ def agree(found, expected):
 
 def test_each_metric_is_measured_where_it_shows(module, texts):
     with torch.no_grad():
-        found = examine(map(module.trace, texts), trace=module.trace, repetition=repetition, weights=module)
+        found = examine(map(module.trace, texts), METRICS, trace=module.trace, repetition=repetition, weights=module)
         agree(found, measure(map(module.trace, texts)))
         drawn, stream = drawn_repeats(VOCAB, PERIOD, 5, 3), HeadStream(REPEATED, repeats=True)
         stream.add(module.trace(drawn.tokens), drawn.periods, drawn.begins)
         agree(found, stream.scores())
     agree(found, circuit_scores(module))
-    assert list(found) == [name for name, metric in HEAD_METRICS.items() if metric.family not in ("text", "sinks")]
+    assert list(found) == METRICS
 
 
 def test_only_what_is_asked_for_is_measured_and_every_text_is_taken(module, texts):
@@ -71,11 +71,6 @@ def test_only_what_is_asked_for_is_measured_and_every_text_is_taken(module, text
         assert sorted(found) == sorted(both)
 
 
-def test_what_cannot_be_measured_is_left_out_or_an_error_where_it_was_asked_for(module, texts):
-    with torch.no_grad():
-        found = examine(map(module.trace, texts), trace=module.trace, **NOTHING)
-        assert not set(found) & {*REPEATED, *CIRCUITS}
-        with pytest.raises(UserError, match="it needs random tokens that are repeated"):
-            examine(map(module.trace, texts), ["induction_score"], trace=module.trace, **NOTHING)
-        with pytest.raises(UserError, match="it needs the weights"):
-            examine(map(module.trace, texts), ["copying_score"], trace=module.trace, **NOTHING)
+def test_metrics_of_weights_need_the_weights(module, texts):
+    with torch.no_grad(), pytest.raises(UserError, match="it needs the weights"):
+        examine(map(module.trace, texts), ["copying_score"], trace=module.trace, repetition=lambda: (), weights=None)

@@ -73,7 +73,7 @@ def short_text_xray(opened: Opened, read: TextInput) -> XRay:
         yield reading.trace
 
     with evaluating(opened.module), torch.inference_mode():
-        scores = examine(traces(), metrics, trace=opened.traced, repetition=None, weights=opened.ours)
+        scores = examine(traces(), metrics, trace=opened.traced, repetition=lambda: (), weights=opened.ours)
     attentions = _attentions(opened, read)
     begun = "the text gives" if read.targets is None else f"{read.name} are"
     note = (

@@ -25,7 +25,7 @@ from headway.base.rng import generator
 from headway.config.head_metrics import HEAD_METRICS, REPEATED, HeadMetric, OfSums, PerQuery
 from headway.errors import UserError, near
 from headway.heads.attention import MaskedAttention, PerText, mask_attention
-from headway.heads.circuits import CIRCUITS, circuit_scores, readable
+from headway.heads.circuits import CIRCUITS, circuit_scores
 from headway.heads.expected_values import gaussian_attention, logit_variance, reach
 from headway.heads.patterns import QueryAttention, blocks
 from headway.heads.scores import Arrays, HeadScores, Scores, text_intervals
@@ -427,39 +427,36 @@ def in_batches(drawn: Repeated, at_once: int, device: torch.device) -> tuple[Rep
 
 def examine(
     text: Iterable[Trace],
-    metrics: Sequence[str] | None = None,
+    metrics: Sequence[str],
     *,
     trace: Callable[[Tensor], Trace],
-    repetition: Callable[[], Sequence[Repeated]] | None,
+    repetition: Callable[[], Sequence[Repeated]],
     weights: Transformer | None,
 ) -> Scores:
-    """Return the metrics of every head of a model, in their declared order.
+    """Return some metrics of every head of a model, in their declared order.
 
     Args:
         text: traces of a text, batch by batch. All are taken even where no metric needs one: whoever makes them may
             measure something else on the way.
-        metrics: the names of the metrics; None: all that can be measured.
+        metrics: the names of the metrics.
         trace: the function that traces every head on (batch, pos) tokens.
-        repetition: the function that returns the repeated tokens, if a metric needs them; None: metrics of repetition
-            are left out.
-        weights: the model for metrics of weights, one of Headway's; None: these metrics are left out.
+        repetition: the function that returns the repeated tokens, if a metric needs them.
+        weights: the model for metrics of weights, one of Headway's; None: there is none.
 
     Raises:
         UserError: if `HeadStream` or `circuit_scores` would raise it.
     """
-
-    def chosen(names: Sequence[str], there: bool) -> list[str]:
-        return [name for name in names if there and (metrics is None or name in metrics)]
-
-    of_weights = chosen(CIRCUITS if weights is None or metrics else readable(weights), weights is not None)
-    of_repetition = chosen(REPEATED, repetition is not None)
-    of_text = None if metrics is None else [name for name in metrics if name not in (*of_weights, *of_repetition)]
+    of_weights = [name for name in metrics if name in CIRCUITS and weights is not None]
+    of_repetition = [name for name in metrics if name in REPEATED]
+    of_text = [name for name in metrics if name not in (*of_weights, *of_repetition)]
+    scores: Scores = {}
     stream = HeadStream(of_text)
     for traced in text:
-        if of_text != []:
+        if of_text:
             stream.add(traced)
-    scores = stream.scores() if of_text != [] else {}
-    if repetition is not None and of_repetition:
+    if of_text:
+        scores |= stream.scores()
+    if of_repetition:
         stream = HeadStream(of_repetition, repeats=True)
         for batch in repetition():
             stream.add(trace(batch.tokens), batch.periods, batch.begins)
