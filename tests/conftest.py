@@ -1,6 +1,7 @@
 """How every test is run: shapes in signatures are executed, by jaxtyping with beartype."""
 
 import gc
+import sys
 
 import hypothesis
 import pytest
@@ -23,6 +24,20 @@ def pytest_collection_finish():
     """What was collected lives to the end: no later search for garbage goes over it, a fifth of the tests' time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol():
+    """What a worker settles in this process ends with its test: two threads to a process slow all that follow."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return (yield)
+    n_threads, mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
+    try:
+        return (yield)
+    finally:
+        torch.set_num_threads(n_threads)
+        torch.set_deterministic_debug_mode(mode)
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,6 @@
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,6 +11,7 @@ import transformers
 from support import zoo
 from support.measuring import measure
 from support.tolerance import assert_same
+from support.typed import verb
 
 import headway
 from headway.analysis.inputs import text_input
@@ -229,10 +227,8 @@ def test_the_verb_reads_two_files(tmp_path):
         file.write("\n".join(texts[:24]))
     lines = [json.dumps({"text": text}) + "\n" for text in texts[24:]]
     (tmp_path / "target.jsonl").write_text("".join(lines))
-    command = [sys.executable, "-m", "headway", "xray", "small", "--text", "source.txt.gz", "--null-draws", "4"]
-    command += ["--decoder-text", "target.jsonl"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, env=environment)
+    files = ["--text", "source.txt.gz", "--decoder-text", "target.jsonl"]
+    done = verb("xray", "small", *files, "--null-draws", 4, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     n_source, n_target = (sum(len(text.split()) + 1 for text in side) for side in (texts[:24], texts[24:]))
     read = (

@@ -37,13 +37,6 @@ ARMS = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def deterministic():
-    before = torch.are_deterministic_algorithms_enabled()
-    yield
-    torch.use_deterministic_algorithms(before)
-
-
 def opened(path):
     """What a worker opens, in this process."""
     return lambda spec, stored: worker._open_study(path, spec, stored, WorkerOptions(device="cpu"), threads=1)
