@@ -246,8 +246,7 @@ def prune(
     batched = {what: _batched(opened, each, seed) for what, each in texts.items()}
     with evaluating(opened.module):
         check_sound(whole, batched["text"].inputs)
-        kept = prune_to_number(whole, number, METHODS[by], batched["text"], steps=steps, tell=tell)
-        small = kept.model
+        small, kept = prune_to_number(whole, number, METHODS[by], batched["text"], steps=steps, tell=tell)
         tell("measuring the losses, and passes of both models by turns ...")
         before, after = pass_costs((whole, small), *batched.get("held_out", batched["text"]).batches()[0])
         result = Pruned(
@@ -255,7 +254,7 @@ def prune(
             by=by,
             steps=steps,
             layouts=(str(whole.model.layout), str(small.model.layout)),
-            kept=kept.heads,
+            kept=kept,
             losses={what: _change(whole, small, batched[what], each) for what, each in texts.items()},
             before=before,
             after=after,

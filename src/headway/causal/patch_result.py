@@ -288,12 +288,6 @@ class StrongestPath:
     through: Through
     change: float
 
-    @property
-    def statement(self) -> HeadStatement:
-        """The statement about the path."""
-        heads = {"writer": (named(self.writer),), "reader": (named(self.reader),)}
-        return statement("strongest_path", **heads, input=_INTO[self.through], change=self.change)
-
 
 @dataclass(frozen=True, kw_only=True)
 class PatchedModel(ModelOnText):
@@ -332,7 +326,9 @@ class PatchedModel(ModelOnText):
         found = [Finding(about="patching", statements=(each,)) for each in patch_statements(self.patching)]
         path = strongest_path(self.patching) if self.patching.restorable else None
         if path is not None:
-            found.append(Finding(about="paths", statements=(path.statement,)))
+            heads = {"writer": (named(path.writer),), "reader": (named(path.reader),)}
+            strongest = statement("strongest_path", **heads, input=_INTO[path.through], change=path.change)
+            found.append(Finding(about="paths", statements=(strongest,)))
         return tuple(found)
 
     def to_json(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ random.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -101,14 +101,6 @@ def _projection(
     return {f"{at}.{name}": array for name, array in arrays.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kept:
-    """A pruned model, and the heads of the whole model that it has."""
-
-    model: Transformer
-    heads: tuple[Head, ...]
-
-
 def prune_to_number(
     model: Transformer,
     keep: int,
@@ -117,8 +109,8 @@ def prune_to_number(
     *,
     steps: int = 1,
     tell: Callable[[str], object] = lambda _: None,
-) -> Kept:
-    """Return a new model with a given number of heads.
+) -> tuple[Transformer, tuple[Head, ...]]:
+    """Return a new model with a given number of heads, and the heads of the whole model that it has.
 
     Args:
         model: the model; it stays as it is.
@@ -147,7 +139,7 @@ def prune_to_number(
         heads = [head for head, its in zip(heads, heads_of(now), strict=True) if its not in gone]
         keep_now = [[(layer, head) not in gone for head in range(n)] for layer, n in enumerate(now.n_heads)]
         now = pruned(now, keep_now)
-    return Kept(model=now, heads=tuple(heads))
+    return now, tuple(heads)
 
 
 def _going(units: Sequence[Unit], order: Sequence[int], number: int, in_all: int) -> set[Head]:

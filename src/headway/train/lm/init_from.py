@@ -150,9 +150,9 @@ def _chosen(
     inputs, targets = (torch.from_numpy(tokens).to(device) for tokens in (batch.inputs, batch.targets))
     check_interventions(module, inputs[:1, :_CHECKED])
     text = PruningText(inputs=inputs, targets=targets, at_once=max(1, _BATCH // inputs.shape[1]), seed=run.seed)
-    found = prune_to_number(module, keep, METHODS[asked.by], text, steps=asked.steps)
+    _, kept = prune_to_number(module, keep, METHODS[asked.by], text, steps=asked.steps)
     called = dict(zip(every_head(source.model.layout.n_heads), source.heads, strict=True))
-    return tuple(called[head] for head in found.heads)
+    return tuple(called[head] for head in kept)
 
 
 def _rewound(init_from: InitFrom, source: InitRecord, step: int, vocab_size: int) -> Weights:
