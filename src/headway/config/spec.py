@@ -234,7 +234,7 @@ def count_values(value: Any) -> int:
     if isinstance(value, Mapping):
         return 1 + sum(map(count_values, value.values()))
     if isinstance(value, list | tuple):
-        return 1 + (sum(map(count_values, value)) if value else 0)
+        return 1 + sum(map(count_values, value))
     return 1
 
 

@@ -22,6 +22,9 @@ UNFINISHED = ("failed", "crashed", "killed", "error", "running", "timeout", "oom
 _MISSING = ("", "na", "nan", "null", "none", "n/a")
 """Texts of a seed that is missing."""
 
+Groups = dict[tuple[str, str | None, str], list[Row]]
+"""The rows of each run, by arm, seed and name of the run."""
+
 _FEW_VALUES = 6
 _MOST_NAMED = 8
 
@@ -141,9 +144,9 @@ def _after(former: TableRun | None, run: TableRun, first_step: float | None) -> 
     return replace(run, values=former.values + run.values, settings=former.settings + run.settings)
 
 
-def _groups(table: RunTable, roles: Roles) -> tuple[dict[tuple[str, str | None, str], list[Row]], int]:
-    """Return the rows of each run, by arm, seed and name of the run, and how many rows have no arm."""
-    groups: dict[tuple[str, str | None, str], list[Row]] = {}
+def _groups(table: RunTable, roles: Roles) -> tuple[Groups, int]:
+    """Return the rows of each run, and how many rows have no arm."""
+    groups: Groups = {}
     seen, n_unnamed = set[str](), 0
     has_names = roles.step is not None or roles.run is not None
     drops_repeats = has_names or (roles.seed is not None and _is_written_twice(table))
@@ -180,7 +183,7 @@ def _is_written_twice(table: RunTable) -> bool:
     return len(times) == 1 and min(times) > 1
 
 
-def _check_one_run(table: RunTable, roles: Roles, groups: Mapping[tuple[str, str | None, str], list[Row]]) -> None:
+def _check_one_run(table: RunTable, roles: Roles, groups: Groups) -> None:
     """Raise UserError if rows of a run differ in a setting, or nothing tells runs apart.
 
     Raises:
