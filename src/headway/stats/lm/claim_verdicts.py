@@ -81,13 +81,13 @@ def claims(
     with_probe_loss = (entry for entry in associations if entry.loss == "probe_loss_nats")
     of_arms = grouped(with_probe_loss, lambda entry: entry.arm)
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
-        arms = [arm for arm in experiment.arms if arm.control == control and probed.get(arm.full_name)]
+        arms = [arm.full_name for arm in experiment.arms if arm.control == control and probed.get(arm.full_name)]
         evidence = {
             name: [
                 Evidence(progress=run.progress, seed=run.run.seed, associations=of_arms.get(name, ()))
                 for run in probed[name]
             ]
-            for name in (arm.full_name for arm in arms)
+            for name in arms
         }
         titles = titles_of(experiment)
         for claim in CLAIMS:
@@ -105,7 +105,7 @@ def _claim_verdict(
     titles: Mapping[str, str],
 ) -> JudgedStatement:
     asked = {name: [each for each in ones if reading.metric in each.progress.mean] for name, ones in evidence.items()}
-    arms = tuple((_of_several if reading.several else _of_one)(reading, {name: o for name, o in asked.items() if o}))
+    arms = tuple((_of_several if reading.several else _of_one)(reading, asked))
     overall = overall_verdict([arm.verdict for arm in arms], together=reading.several)
     return JudgedStatement(
         name=claim.name,
