@@ -14,7 +14,7 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 405_256,
+    "tokens": 405_234,
     "code lines": 38_853,
     "dense modules": 75,
     "functions above 400 tokens": 20,
