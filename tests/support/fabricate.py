@@ -15,7 +15,7 @@ from headway.config.load import load
 from headway.config.regression import OneLayer
 from headway.icl.circuits import circuits, head_scalars
 from headway.report.experiment.data import ReportData, gather
-from headway.stats.results import read
+from headway.stats.results import read, write
 from headway.store import checkpoint
 from headway.store.directory import Store
 from support import stored
@@ -53,6 +53,12 @@ def small(name: str, **changes: object) -> Experiment:
 def material_of(store: Store) -> ReportData:
     """What a report on a fabricated directory is made of."""
     return gather(store, read(store.path))
+
+
+def compared(path: Path) -> ReportData:
+    """The same of a directory, once its runs are compared."""
+    store = Store.open(path)
+    return gather(store, write(store))
 
 
 def fabricate(path: Path, experiment: Experiment, statuses: dict[tuple[str, int], str] | None = None) -> Path:

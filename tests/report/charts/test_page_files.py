@@ -58,15 +58,19 @@ def test_who_is_killed_while_drawing_leaves_whole_files(tmp_path: Path, monkeypa
     assert {path.name for path in tmp_path.iterdir()} == {"a.png", "a.svg", "a.pdf"}
 
 
-@pytest.fixture
-def reported(heads_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+@pytest.fixture(scope="module")
+def written(heads_store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A directory with a report, whose figures are one plain point: what they show is not of interest here."""
-    store = Store.open(shutil.copytree(heads_store.path, tmp_path / "results"))
-    monkeypatch.setattr(
-        "headway.report.experiment.page.figures", lambda material: iter([figure("a", len(material.runs))])
-    )
-    write_report(store, write(store))
-    return store
+    store = Store.open(shutil.copytree(heads_store.path, tmp_path_factory.mktemp("written") / "results"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headway.report.experiment.page.figures", lambda material: [figure("a", len(material.runs))])
+        write_report(store, write(store))
+        yield store.path
+
+
+@pytest.fixture
+def reported(written: Path, tmp_path: Path) -> Store:
+    return Store.open(shutil.copytree(written, tmp_path / "results"))
 
 
 def stamps(store: Store) -> dict[str, int]:

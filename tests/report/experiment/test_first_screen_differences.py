@@ -4,12 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.fabricate import fabricate, material_of, small
+from support.fabricate import compared, fabricate, material_of, small
 from support.fabricate_text import fabricate_text, head_progression
 
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.first_screen import first_screen, margin_of, shown_differences
-from headway.stats import results
 from headway.store.directory import Store
 from headway.store.look_plans import StoredPlan, keep_plan
 
@@ -17,11 +16,8 @@ from headway.store.look_plans import StoredPlan, keep_plan
 @pytest.fixture(scope="module")
 def material(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
     """1, 2 and 4 heads; 2 are the baseline, 1 is far worse."""
-    store = Store.open(
-        fabricate(tmp_path_factory.mktemp("d") / "icl", small("icl-heads").select(arms=["h1", "h2", "h4"], seeds=3))
-    )
-    results.write(store)
-    return material_of(store)
+    chosen = small("icl-heads").select(arms=["h1", "h2", "h4"], seeds=3)
+    return compared(fabricate(tmp_path_factory.mktemp("d") / "icl", chosen))
 
 
 def test_a_value_per_seed_is_its_paired_difference_in_per_cent_of_the_baseline(material: ReportData) -> None:
@@ -38,12 +34,10 @@ def test_a_value_per_seed_is_its_paired_difference_in_per_cent_of_the_baseline(m
 @pytest.mark.slow
 def test_the_margin_is_that_of_the_plan_which_verdicts_follow(tmp_path: Path) -> None:
     path = fabricate_text(tmp_path / "hp", head_progression())
-    store = Store.open(path)
-    questions = {one.name: dict(one.weights) for one in store.experiment.contrasts}
+    questions = {one.name: dict(one.weights) for one in Store.open(path).experiment.contrasts}
     asked = {"looks": (3, 4), "level": 0.05, "metric": "eval_loss_nats", "asked": questions, "are_declared": True}
     keep_plan(path, StoredPlan(margin=0.25, **asked))
-    results.write(store)
-    material = material_of(store)
+    material = compared(path)
     assert (material.experiment.margin, margin_of(material.results)) == (1.0, 0.25)
     shown = first_screen(material, "").shown
     assert shown is not None
@@ -78,8 +72,6 @@ def test_each_control_has_folded_rows_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_arms_of_different_tasks_are_left_out(tmp_path: Path) -> None:
     chosen = small("icl-anisotropic").select(arms=["h1", "h2"], controls=["stronger"], seeds=2)
-    store = Store.open(fabricate(tmp_path / "a", chosen))
-    results.write(store)
-    (folded,) = first_screen(material_of(store), "").folded
+    (folded,) = first_screen(compared(fabricate(tmp_path / "a", chosen)), "").folded
     assert [row.name for row in folded.rows] == ["1 head, rho 0.8 vs 2 heads, rho 0.8"]
     assert "Not shown: comparisons across tasks" in folded.legend

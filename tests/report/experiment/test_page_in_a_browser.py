@@ -19,7 +19,7 @@ import pytest
 import vl_convert
 from support import stored
 from support.browser_driver import BROWSER, COMMAND
-from support.fabricate import fabricate, small
+from support.fabricate import compared, fabricate, small
 from support.fabricate_heads import fabricate_heads, xray
 from support.fabricate_text import fabricate_text, head_progression
 
@@ -27,12 +27,9 @@ from headway.heads.results import AttentionHeads, XRay
 from headway.heads.scores import HeadScores
 from headway.report.charts.page import svg_of
 from headway.report.charts.parameters import Parts, write_picture
-from headway.report.experiment.data import gather
 from headway.report.experiment.page import figures, page
 from headway.report.models.xray import figures as xray_figures
 from headway.report.models.xray import xray_page
-from headway.stats.results import write
-from headway.store.directory import Store
 
 browsed = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium or Chrome here")
 
@@ -169,11 +166,6 @@ def inert(svg: str) -> None:
             assert name == "aria-label" or "url(http" not in value, (name, value)
 
 
-def material_of(path: Path):
-    store = Store.open(path)
-    return gather(store, write(store))
-
-
 @browsed
 @pytest.mark.slow
 def test_every_figure_of_every_report_is_drawn_under_the_policy(tmp_path, server):
@@ -183,7 +175,7 @@ def test_every_figure_of_every_report_is_drawn_under_the_policy(tmp_path, server
         "heads": fabricate_heads(tmp_path / "c", xray().select(arms=["heads-2", "heads-4"], seeds=1)),
     }
     for name, path in stores.items():
-        material = material_of(path)
+        material = compared(path)
         drawn = tuple(figures(material))
         seen = see(page(material, drawn), tmp_path, server)
         assert seen.charts == len(drawn) > 2, name
@@ -198,7 +190,7 @@ def test_labels_questions_and_texts_are_text(tmp_path, server, first):
     texts = evil(server)
     labels = {f"arms.{arm}.label": texts[first + at] for at, arm in enumerate(("h1", "h2", "h4", "h8"))}
     experiment = small("icl-heads", question=" ".join(texts), **labels).select(seeds=1)
-    material = material_of(fabricate(tmp_path / "results", experiment))
+    material = compared(fabricate(tmp_path / "results", experiment))
     material = replace(material, results=replace(material.results, warnings=tuple(texts)))
     drawn = tuple(figures(material))
     for figure in drawn:
@@ -230,7 +222,7 @@ def test_what_language_models_write_and_read_is_text(tmp_path, server, first):
         changed = [{**row, "prompt": texts[2] + "\x00\x1b[31m", "text": "\n".join(texts)} for row in rows]
         samples.write_text("".join(json.dumps(row) + "\n" for row in changed))
         stored.seal(samples.parent)
-    material = material_of(path)
+    material = compared(path)
     drawn = tuple(figures(material))
     for figure in drawn:
         checked(figure.spec)
@@ -298,16 +290,15 @@ def test_the_picture_of_a_plan_is_drawn_under_the_policy(tmp_path, server):
     unbelieved(seen)
 
 
-@pytest.mark.slow
 def test_the_policy_names_the_scripts_of_the_page_and_lets_nothing_else_in(heads):
-    html = page(heads, tuple(figures(heads)))
+    html = page(heads, tuple(figures(heads))[:1])
     policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', html)[1]
     directives = {words.split()[0]: words.split()[1:] for words in policy.split(";")}
     assert directives["default-src"] == ["'none'"]
     assert len(directives["script-src"]) == 2
     assert all(source.startswith("'sha256-") for source in directives["script-src"])
     assert html.index("Content-Security-Policy") < html.index("<style>") < html.index("<script")
-    assert "unsafe-eval" not in policy
+    assert not re.search(r"unsafe-eval|https?:|connect-src|\*", policy)
 
 
 def test_a_page_without_figures_runs_no_script(heads):
@@ -317,7 +308,7 @@ def test_a_page_without_figures_runs_no_script(heads):
 @pytest.mark.slow
 def test_an_odd_character_is_told_by_its_number_in_specifications_too(tmp_path):
     experiment = small("icl-heads", **{"arms.h1.label": "\u202eone"}).select(seeds=1)
-    drawn = tuple(figures(material_of(fabricate(tmp_path / "results", experiment))))
+    drawn = tuple(figures(compared(fabricate(tmp_path / "results", experiment))))
     text = json.dumps([figure.spec for figure in drawn], ensure_ascii=False)
     assert "⟨U+202E⟩one" in text
     assert "\u202e" not in text

@@ -10,10 +10,11 @@ import pytest
 from support.fabricate import material_of
 from support.fabricate_heads import DENSE, STEPS, as_published, fabricate_heads, otherwise, xray
 from support.fabricate_text import fabricate_text, head_progression
+from support.figures import have_words_and_warn_of_nothing, rows_of
 
 from headway.config.document import Published
 from headway.report.charts.figure import Figure
-from headway.report.charts.page import svg_of, write_figures
+from headway.report.charts.page import write_figures
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.first_screen import first_screen
 from headway.report.experiment.page import _found, figures, page
@@ -43,10 +44,6 @@ def fabricated(
 ) -> ReportData:
     experiment = xray(**changes).select(arms=list(chosen), seeds=seeds)
     return material_of(Store.open(fabricate_heads(tmp_path / "results", experiment, plant, steps=steps)))
-
-
-def rows(figure: Figure) -> list[dict]:
-    return [row for data in figure.spec["datasets"].values() for row in data]
 
 
 def drawn(material: ReportData, control: str | None = None) -> dict[str, Figure]:
@@ -93,15 +90,7 @@ def test_runs_without_probes_have_none_of_it(tmp_path: Path) -> None:
 def test_every_figure_has_words_draws_offline_and_warns_of_nothing(
     plain: dict[str, Figure], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    import vl_convert
-
-    for figure in plain.values():
-        assert figure.caption.endswith("."), figure.name
-        assert ".." not in figure.caption, figure.name
-        assert "http" not in str(figure.spec), figure.name
-        assert svg_of(figure.spec).startswith("<svg"), figure.name
-        vl_convert.vegalite_to_vega(figure.spec, show_warnings=True)
-    assert "WARN" not in "".join(capfd.readouterr())
+    have_words_and_warn_of_nothing(plain.values(), capfd)
 
 
 def test_the_film_is_a_gif_whose_last_frame_has_the_colours_of_the_last_probe(
@@ -131,7 +120,7 @@ def test_the_film_is_a_gif_whose_last_frame_has_the_colours_of_the_last_probe(
 @pytest.mark.slow
 def test_the_association_is_of_what_a_seed_does_by_itself(tmp_path: Path) -> None:
     figure = published.association(fabricated(tmp_path, seeds=4, steps=(*range(30), 1000, STEPS)))
-    points = sorted((row for row in rows(figure) if "own" in row), key=lambda row: row["layer"])
+    points = sorted((row for row in rows_of(figure) if "own" in row), key=lambda row: row["layer"])
     # The loss was planted to show the wobble of layer 0.
     assert points[0]["own"] > 0.7 > 0.4 > points[0]["swapped"]
     assert points[0]["p"] == pytest.approx(1 / 24, rel=1e-6)
@@ -142,7 +131,7 @@ def test_the_association_is_of_what_a_seed_does_by_itself(tmp_path: Path) -> Non
 
 def test_lines_are_means_over_seeds_within_their_bands(material: ReportData, plain: dict[str, Figure]) -> None:
     figure = plain["heads-query-cka"]
-    found = [row for row in rows(figure) if row["what"] == "4 heads" and row["step"] == STEPS]
+    found = [row for row in rows_of(figure) if row["what"] == "4 heads" and row["step"] == STEPS]
     assert [row["layer"] for row in found] == list(range(6))
     arm = next(arm for arm in material.arms if arm.label == "4 heads")
     at_end = np.mean([heads_of(run).mean["query_cka"][-1] for run in arm.runs], axis=0)
@@ -163,8 +152,8 @@ def test_a_layer_of_one_head_needs_two(tmp_path: Path) -> None:
     ragged = {"ragged": {"label": "ragged", "model": {"n_heads": "1-2-4-4-4-2"}}}
     one = fabricated(tmp_path, chosen=("ragged",), arms=ragged, baseline="ragged")
     found = drawn(one)
-    assert {row["layer"] for row in rows(found["heads-query-cka"])} == {1, 2, 3, 4, 5}
-    assert {row["layer"] for row in rows(found["heads-attention-diversity"])} == set(range(6))
+    assert {row["layer"] for row in rows_of(found["heads-query-cka"])} == {1, 2, 3, 4, 5}
+    assert {row["layer"] for row in rows_of(found["heads-attention-diversity"])} == set(range(6))
 
 
 @pytest.mark.slow
@@ -176,7 +165,7 @@ def test_regularised_arms_are_points_of_loss_and_diversity(tmp_path: Path) -> No
     }
     one = fabricated(tmp_path, chosen=tuple(arms), seeds=3, arms=arms, baseline="none")
     figure = drawn(one)["loss-and-diversity"]
-    points = [row for row in rows(figure) if row["metric"] == "query_cka"]
+    points = [row for row in rows_of(figure) if row["metric"] == "query_cka"]
     assert [row["what"] for row in points] == ["neither", "kept apart", "DropHead"]
     assert "query CKA (high: similar queries)" in str(figure.spec)
     assert any(entry.name == "regularisers-hardly-help" for entry in one.results.claims)
@@ -235,4 +224,4 @@ def test_arms_without_probes_stand_beside_those_that_have_some(tmp_path: Path) -
     path = fabricate_heads(tmp_path / "results", chosen, steps=SPARSE)
     shutil.rmtree(path / "runs" / "heads-2" / "seed-0" / "heads")
     found = drawn(material_of(Store.open(path)))
-    assert {row["what"] for row in rows(found["heads-query-cka"])} == {"4 heads"}
+    assert {row["what"] for row in rows_of(found["heads-query-cka"])} == {"4 heads"}

@@ -9,10 +9,10 @@ import pytest
 from support import stored
 from support.fabricate import material_of
 from support.fabricate_text import STEPS, data_lane, fabricate_text, head_progression, shipped
+from support.figures import have_words_and_warn_of_nothing, rows_of
 
 from headway.report.charts import intervals as labels
 from headway.report.charts.figure import SCHEME_COLOURS
-from headway.report.charts.page import svg_of
 from headway.report.experiment.data import ReportData, arm_styles
 from headway.report.experiment.laboratory import by_task
 from headway.report.experiment.outcome import final_outcome
@@ -41,10 +41,6 @@ def names(material: ReportData) -> list[str]:
     return [figure.name for figure in figures(material)]
 
 
-def rows(figure) -> list[dict]:
-    return [row for data in figure.spec["datasets"].values() for row in data]
-
-
 @pytest.mark.slow
 def test_figures_are_those_that_the_results_call_for(progression: ReportData, lanes: ReportData) -> None:
     # Controls that change the learning rate only have a table, and no figures of their own.
@@ -60,26 +56,18 @@ def test_figures_are_those_that_the_results_call_for(progression: ReportData, la
 def test_every_figure_has_words_draws_offline_and_warns_of_nothing(
     progression: ReportData, lanes: ReportData, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    import vl_convert
-
-    for figure in (*figures(progression), *figures(lanes)):
-        assert figure.title, figure.name
-        assert figure.caption.endswith("."), figure.name
-        assert "http" not in str(figure.spec), figure.name
-        assert svg_of(figure.spec).startswith("<svg"), figure.name
-        vl_convert.vegalite_to_vega(figure.spec, show_warnings=True)
-    assert "WARN" not in "".join(capfd.readouterr())
+    have_words_and_warn_of_nothing((*figures(progression), *figures(lanes)), capfd)
 
 
 def test_points_are_labelled_with_layouts_and_the_tenth_is_not_in_the_fit(progression: ReportData) -> None:
     figure = heads.loss_against_heads(progression.under(None))
     assert figure is not None
-    points = {row["label"]: row for row in rows(figure) if "label" in row}
+    points = {row["label"]: row for row in rows_of(figure) if "label" in row}
     assert len(points) == 10
     assert points["96-48-24-12"]["heads"] == 180
     assert [label for label, row in points.items() if row["unfitted"]] == ["16-16-16-16"]
     assert "Hollow points are not used in a fit." in figure.caption
-    assert any("as many parameters as points (3)" in row.get("note", "") for row in rows(figure))
+    assert any("as many parameters as points (3)" in row.get("note", "") for row in rows_of(figure))
 
 
 def test_a_scheme_has_one_colour_everywhere(progression: ReportData) -> None:
@@ -114,7 +102,7 @@ def test_costs_are_from_solo_timings_alone(progression: ReportData, lanes: Repor
     assert size.cost(without) is None
     drawn = size.cost(progression.under(None))
     assert drawn is not None
-    found = {row["arm"]: row for row in rows(drawn) if "step_s" in row}
+    found = {row["arm"]: row for row in rows_of(drawn) if "step_s" in row}
     assert found["constant-high (48-48-48-48)"]["step_s"] == pytest.approx(
         progression.timings["constant-high"]["step_s"], rel=1e-4
     )
@@ -125,7 +113,7 @@ def test_costs_are_from_solo_timings_alone(progression: ReportData, lanes: Repor
 def test_the_curve_of_sizes_joins_plain_models_only(lanes: ReportData) -> None:
     figure = size.loss_against_parameters(lanes)
     assert figure is not None
-    points = [row for row in rows(figure) if "plain" in row]
+    points = [row for row in rows_of(figure) if "plain" in row]
     assert {row["label"] for row in points if row["plain"]} == {"NoDL-96-5.5M", "NoDL-384-27M", "NoDL-768-69M"}
     assert "The line interpolates the loss of plain models" in figure.caption
 
@@ -133,7 +121,7 @@ def test_the_curve_of_sizes_joins_plain_models_only(lanes: ReportData) -> None:
 def test_lane_use_ends_before_the_final_norm(lanes: ReportData) -> None:
     figure = training.lane_use(lanes.under("positions-outside-lane"))
     assert figure is not None
-    shares = {(row["what"], row["place"]): row["share"] for row in rows(figure) if "what" in row}
+    shares = {(row["what"], row["place"]): row["share"] for row in rows_of(figure) if "what" in row}
     assert shares["DL-768-96-35M, positions outside", "layer 0"] == 0.0
     assert shares["DL-768-96-35M, positions outside", "final norm"] == 0.61
 
@@ -182,7 +170,7 @@ def test_whole_blocks_of_samples_are_drawn_where_there_are_three(tmp_path: Path,
     stored.seal(file.parent)
     material = material_of(Store.open(path))
     figure = samples.repetition(material)
-    assert ({row["token"] for row in rows(figure)} if figure else set()) == drawn
+    assert ({row["token"] for row in rows_of(figure)} if figure else set()) == drawn
     assert (
         f"; 50 % of the 4-grams in the last {n_tokens % 100} tokens occur earlier"
         in samples.writings(material)[0].samples[1].note

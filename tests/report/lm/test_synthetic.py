@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from support.figures import rows_of
 
 from headway.config.experiment import Experiment
 from headway.config.load import load
@@ -36,11 +37,6 @@ def material_of(experiment: Experiment, metrics: dict[str, list[dict[str, Any]]]
         arms.append(ArmResults(name=arm.full_name, style=style[arm.full_name], runs=tuple(runs)))
     results = cast(Results, SimpleNamespace(tasks={"task": References(baselines=reached or {})}, primary="accuracy"))
     return ReportData(path=Path("."), experiment=experiment, results=results, runs=(), arms=tuple(arms), timings={})
-
-
-def rows_of(figure):
-    """All rows of data of a figure."""
-    return [row for rows in figure.spec["datasets"].values() for row in rows]
 
 
 def shares(*accuracies, **more):

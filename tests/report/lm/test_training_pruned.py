@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 from support import small_text
+from support.figures import rows_of
 
 from headway.config.experiment import Experiment
 from headway.report.charts.page import svg_of
@@ -59,10 +60,6 @@ def material(of: Experiment, losses: dict[str, float], seeds: int = 3) -> Report
     return ReportData(path=Path(), experiment=of, results=results, runs=(), arms=tuple(arms), timings={})
 
 
-def rows(figure) -> list[dict[str, Any]]:
-    return [row for data in figure.spec["datasets"].values() for row in data]
-
-
 LOSSES = {"dense": 2.0, "random-75": 2.2, "random-50": 2.6, "taylor-75": 2.0, "taylor-50": 2.1}
 
 
@@ -71,7 +68,7 @@ def test_a_line_for_each_method_from_all_heads_down():
     assert figure is not None
     assert svg_of(figure.spec).startswith("<svg")
     taylor = "taylor (Michel's importance)"
-    found = {row["x"]: row["rise"] for row in rows(figure) if row.get("what") == taylor}
+    found = {row["x"]: row["rise"] for row in rows_of(figure) if row.get("what") == taylor}
     assert found == pytest.approx({100: 0.0, 75: 0.0, 50: 0.1})
     assert "its 95 % CI" in figure.caption
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from support.figures import rows_of
 
 from headway.causal.patch_result import HeadPattern, PatchedModel, Patching
 from headway.report.charts.page import svg_of
@@ -25,10 +26,6 @@ def patched(*, by_position=False, difference=2.0):
         ),
         patterns=(HeadPattern(head=(0, 0), clean=np.eye(2), corrupted=np.tri(2) / [[1], [2]]),),
     )  # fmt: skip
-
-
-def rows_of(figure):
-    return [row for data in figure.spec["datasets"].values() for row in data]
 
 
 def test_a_cell_for_each_head_and_site():

@@ -1,6 +1,7 @@
 """Maps of direct effects between heads: every later pair has a cell, and one layer has no map."""
 
 import numpy as np
+from support.figures import rows_of
 
 from headway.causal.patch_result import THROUGH, HeadPaths
 from headway.report.charts.page import svg_of
@@ -19,8 +20,7 @@ def paths(later: bool) -> HeadPaths:
 def test_a_cell_for_each_pair_and_input():
     figure = head_path_maps(paths(later=True))
     assert figure is not None
-    rows = [row for data in figure.spec["datasets"].values() for row in data]
-    cells = {(row["writer"], row["reader"]): row["value"] for row in rows}
+    cells = {(row["writer"], row["reader"]): row["value"] for row in rows_of(figure)}
     assert cells == {("L0H0", "L1H0"): 0.5, ("L0H1", "L1H0"): -0.25}
     assert svg_of(figure.spec).startswith("<svg")
 
@@ -35,5 +35,4 @@ def test_of_many_heads_some_rows_have_a_label_and_every_pair_has_a_hint():
     figure = head_path_maps(HeadPaths(heads=many, through=dict.fromkeys(THROUGH, later), to_output=np.zeros(40)))
     assert figure is not None
     assert svg_of(figure.spec).count(">L0H0</text>") == len(THROUGH)
-    rows = [row for data in figure.spec["datasets"].values() for row in data]
-    assert {row["pair"] for row in rows if row["value"]} >= {"L0H0 → L1H0", "L3H7 → L4H7"}
+    assert {row["pair"] for row in rows_of(figure) if row["value"]} >= {"L0H0 → L1H0", "L3H7 → L4H7"}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support import stored
 from support.fabricate import fabricate, material_of, small
+from support.figures import have_words_and_warn_of_nothing
 from support.tolerance import assert_same
 
 from headway.config.load import load
@@ -57,15 +58,7 @@ def test_every_figure_of_the_laboratory_is_there(heads: ReportData) -> None:
 def test_every_figure_has_words_draws_offline_and_warns_of_nothing(
     heads: ReportData, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    import vl_convert
-
-    for figure in figures(heads):
-        assert figure.title, figure.name
-        assert figure.caption.endswith("."), figure.name
-        assert "http" not in str(figure.spec), figure.name
-        assert svg_of(figure.spec).startswith("<svg"), figure.name
-        vl_convert.vegalite_to_vega(figure.spec, show_warnings=True)
-    assert "WARN" not in "".join(capfd.readouterr())
+    have_words_and_warn_of_nothing(figures(heads), capfd)
 
 
 @pytest.mark.slow
