@@ -1,13 +1,13 @@
 """Runs that one worker takes along: each in its own folder, whatever becomes of the others."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 from collections import Counter
 
 import pytest
+from support.parity import DOCUMENT, prepared, worked
 from support.tolerance import nearly
 
 from headway import api
@@ -20,40 +20,18 @@ from headway.store.environment import slots
 from headway.store.lease import Lease, is_held
 from headway.store.run import Run
 
-DOCUMENT = {
-    "name": "small-parity",
-    "task": {"kind": "parity", "n_bits": 2},
-    "model": {"family": "gpt-2", "d_model": 8, "n_layers": 1, "n_heads": 2, "d_head": 8, "positions": "joint",
-              "n_positions": 3, "norm": "none", "mlp": "none", "residual": False, "tied": False, "readout": 2,
-              "init_std": 0.3},
-    "training": {"optimizer": "adamw", "learning_rate": 0.01, "batch_size": 4, "steps": 30, "clip": None},
-    "evaluation": {"every": 15},
-    "samples": None,
-    "logging": {"every": 10},
-    "arms": {"h2": {}, "faster": {"training": {"learning_rate": 0.03}}, "wild": {"training": {"learning_rate": 1e14}},
-             "h1": {"model": {"n_heads": 1}}},
-    "baseline": "h2",
-    "seeds": 3,
-}  # fmt: skip
+FASTER = {"training": {"learning_rate": 0.03}}
+ARMS = {"h2": {}, "faster": FASTER, "wild": DOCUMENT["arms"]["wild"], "h1": {"model": {"n_heads": 1}}}
+
+
+def made(out, together="auto", said=None, **changes):
+    short = {**DOCUMENT["training"], "steps": 30}
+    return prepared(out, together, said, **{"training": short, "evaluation": {"every": 15}, "arms": ARMS, **changes})
 
 
 @pytest.fixture
 def runs(tmp_path):
     return made(tmp_path / "out")
-
-
-def made(out, together="auto", **changes):
-    said = []
-    document = resolve({**DOCUMENT, **changes})
-    _, found = api.prepare(document, out, slots("cpu", workers=1, runs=1), said.append, together)
-    made.said = said
-    return {(run.arm, run.seed): run.path for run in found}
-
-
-def worked(path):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "headway.execute.worker", str(path), "--device", "cpu"]
-    return subprocess.run(command, env=environment, check=False).returncode
 
 
 def batch_of(path):
@@ -83,11 +61,12 @@ def test_those_of_one_seed_stay_together_where_they_fit(tmp_path, together, size
 def test_runs_that_are_made_later_or_anew_are_batches_of_their_own(tmp_path):
     """What is asked for later changes nothing of those that exist."""
     first = made(tmp_path / "out", arms={"h2": {}}, seeds=2)
-    later = made(tmp_path / "out", "1", arms={"h2": {}}, seeds=4)
+    said = []
+    later = made(tmp_path / "out", "1", said, arms={"h2": {}}, seeds=4)
     assert {seed: len(batch.members) if (batch := batch_of(path)) else 1 for (_, seed), path in later.items()} == {
         0: 2, 1: 2, 2: 1, 3: 1
     }  # fmt: skip
-    assert made.said == [
+    assert said == [
         "--batch-runs 1 holds for new runs: existing runs keep their batches, since a batch changes how sums are "
         "rounded; `headway drop` moves runs aside, to be trained again"
     ]
@@ -112,8 +91,8 @@ def test_a_batch_that_a_killed_process_made_in_part_is_completed(tmp_path):
 
 
 def test_who_chooses_a_part_of_a_batch_reads_that_all_of_it_is_trained(tmp_path):
-    made(tmp_path / "out", arms={"h2": {}, "faster": {"training": {"learning_rate": 0.03}}})
-    chosen = resolve({**DOCUMENT, "arms": {"h2": {}, "faster": {"training": {"learning_rate": 0.03}}}})
+    prepared(tmp_path / "out", arms={"h2": {}, "faster": FASTER})
+    chosen = resolve({**DOCUMENT, "arms": {"h2": {}, "faster": FASTER}})
     said = []
     api.prepare(chosen.select(arms=["h2"], seeds=2), tmp_path / "out", slots("cpu", workers=1, runs=1), said.append)
     assert said == [
@@ -203,12 +182,3 @@ def test_workers_that_join_train_together_as_headway_run_does(runs):
     assert max(run.execution.get("together", 1) for run in found.values()) > 1
     for run in found.values():
         run.check()
-
-
-@pytest.mark.slow
-def test_a_worker_that_joined_trains_the_batches_that_were_made(tmp_path):
-    runs = made(tmp_path / "out", arms={"h2": {}}, seeds=2)
-    command = [sys.executable, "-m", "headway", "worker", str(tmp_path / "out"), "--slots", "1", "--device", "cpu"]
-    subprocess.run(command, capture_output=True, check=True)
-    assert [Run.open(path).status for path in runs.values()] == ["done", "done"]
-    assert {Run.open(path).execution["together"] for path in runs.values()} == {2}

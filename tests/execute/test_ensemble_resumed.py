@@ -1,7 +1,6 @@
 """Batches that are killed: whatever becomes of members, they end with the bits of a batch that nobody disturbed."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -9,6 +8,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from support.parity import DOCUMENT, environment, prepared, worked
 
 from headway import api
 from headway.config.load import resolve
@@ -21,21 +21,6 @@ from headway.store.environment import Slot, slots
 from headway.store.run import Run
 from headway.store.run_writer import stored_step
 
-DOCUMENT = {
-    "name": "resumed-parity",
-    "task": {"kind": "parity", "n_bits": 2},
-    "model": {"family": "gpt-2", "d_model": 8, "n_layers": 1, "n_heads": 2, "d_head": 8, "positions": "joint",
-              "n_positions": 3, "norm": "none", "mlp": "none", "residual": False, "tied": False, "readout": 2,
-              "init_std": 0.3, "biases": []},
-    "training": {"optimizer": "adamw", "learning_rate": 0.01, "batch_size": 4, "steps": 60, "clip": None},
-    "evaluation": {"every": 20},
-    "samples": None,
-    "logging": {"every": 10},
-    "arms": {"h2": {}, "wild": {"training": {"learning_rate": 1e14}}},
-    "baseline": "h2",
-    "seeds": 3,
-}  # fmt: skip
-# Without biases: that of keys changes nothing, so that Adam makes large steps of the rounding of its gradient.
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -58,20 +43,6 @@ Ensemble.advance = advance
 sys.exit(main(sys.argv[1:]))
 """
 """A worker that stores each step, and is killed before the next one when a run has so many records."""
-
-
-def prepared(folder, **changes):
-    _, made = api.prepare(resolve({**DOCUMENT, **changes}), folder, slots("cpu", workers=1, runs=1))
-    return {(run.arm, run.seed): run.path for run in made}
-
-
-def environment():
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-def worked(path):
-    command = [sys.executable, "-m", "headway.execute.worker", str(path), "--device", "cpu"]
-    return subprocess.run(command, env=environment(), check=False).returncode
 
 
 def killed(path, records):

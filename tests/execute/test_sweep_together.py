@@ -1,32 +1,18 @@
 """Runs of a batch that the worker of one of them has in hand are shown as what they are."""
 
 import pytest
+from support.parity import DOCUMENT, prepared
 
-from headway import api
-from headway.config.load import resolve
 from headway.execute.places import local_places
 from headway.execute.sweep import run_all
-from headway.store.environment import slots
 from headway.store.run import read
-
-DOCUMENT = {
-    "name": "parities",
-    "task": {"kind": "parity", "n_bits": 2},
-    "model": {"family": "gpt-2", "d_model": 8, "n_layers": 1, "n_heads": 1, "d_head": 8, "positions": "joint",
-              "n_positions": 3, "norm": "none", "mlp": "none", "residual": False, "tied": False, "readout": 2},
-    "training": {"optimizer": "adamw", "learning_rate": 0.01, "batch_size": 4, "steps": 1000, "clip": None},
-    "evaluation": {"every": 500},
-    "samples": None,
-    "logging": {"every": 100},
-    "arms": {"h1": {}},
-    "seeds": 12,
-}  # fmt: skip
 
 
 @pytest.fixture
 def runs(tmp_path):
-    _, made = api.prepare(resolve(DOCUMENT), tmp_path / "out", slots("cpu", workers=1, runs=1))
-    return made
+    long = {**DOCUMENT["training"], "steps": 1000}
+    changes = {"training": long, "evaluation": {"every": 500}, "logging": {"every": 100}, "arms": {"h2": {}}}
+    return [read(path) for path in prepared(tmp_path / "out", **changes, seeds=12).values()]
 
 
 @pytest.mark.slow
