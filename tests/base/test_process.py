@@ -1,21 +1,12 @@
 """Commands that are run: nothing of them is left."""
 
-import os
 import subprocess
 import sys
-import time
 
 import pytest
+from support.processes import ends, is_running
 
 from headway.base.process import RunningCommand
-
-
-def is_alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_what_a_command_started_ends_with_it(tmp_path):
@@ -29,23 +20,15 @@ time.sleep(60)
         while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
             assert command.wait(0.05) is None
         pid = int((tmp_path / "pid").read_text())
-        assert is_alive(pid)
-    assert has_ended(pid)
-
-
-def has_ended(pid):
-    for _ in range(100):
-        if not is_alive(pid):
-            return True
-        time.sleep(0.05)
-    return False
+        assert is_running(pid)
+    ends(pid)
 
 
 def test_what_a_command_left_behind_ends(tmp_path):
     program = "import os, subprocess; open('pid', 'w').write(str(subprocess.Popen(['sleep', '60']).pid))"
     with RunningCommand([sys.executable, "-S", "-c", program], folder=tmp_path) as command:
         assert command.wait(60) == 0
-        assert has_ended(int((tmp_path / "pid").read_text()))
+        ends(int((tmp_path / "pid").read_text()))
 
 
 def test_what_a_command_started_ends_when_this_process_is_killed(tmp_path):
@@ -59,7 +42,7 @@ time.sleep(0.1)
 os.kill(os.getpid(), 9)
 """
     assert subprocess.run([sys.executable, "-c", program]).returncode == -9
-    assert has_ended(int((tmp_path / "pid").read_text()))
+    ends(int((tmp_path / "pid").read_text()))
 
 
 def test_without_a_guard_no_command_runs(tmp_path, monkeypatch):
@@ -75,7 +58,7 @@ def test_without_a_guard_no_command_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", popen)
     with RunningCommand(["sleep", "60"], folder=tmp_path) as command, pytest.raises(BlockingIOError):
         command.wait()
-    assert has_ended(started[0].pid)
+    ends(started[0].pid)
 
 
 def test_variables_and_the_folder_are_its_own(tmp_path):

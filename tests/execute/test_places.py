@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support import quadratic
+from support.processes import ends
 
 from headway.execute.places import LocalPlace
 from headway.execute.sweep import run_all
@@ -155,11 +156,4 @@ def test_killing_a_local_worker_ends_what_it_started(tmp_path):
     worker.kill()
     quadratic.wait_until(lambda: worker.ended is not None)
     assert worker.ended == -signal.SIGKILL
-    quadratic.wait_until(lambda: not alive(child))
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    ends(child)

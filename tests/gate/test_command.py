@@ -1,13 +1,13 @@
 """A training command: how it is typed, what ends it, and how its metric is read."""
 
 import math
-import os
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+from support.processes import ends
 
 from headway.base.process import metric_in
 from headway.errors import RunFailed, UserError
@@ -100,11 +100,7 @@ def test_a_run_that_takes_too_long_leaves_no_process(tmp_path):
     candidate = Candidate.typed("wider", f'{PYTHON} "{program}" {{seed}}', tmp_path)
     with pytest.raises(RunFailed):
         run_once(candidate, 7, tmp_path / "log", "loss", 1.0)
-    child = int((tmp_path / "log").read_text())
-    until = time.monotonic() + 5
-    while is_running(child) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not is_running(child)
+    ends(int((tmp_path / "log").read_text()))
 
 
 def test_an_interrupt_while_a_run_is_started_leaves_no_process(tmp_path, monkeypatch):
@@ -122,15 +118,6 @@ def test_an_interrupt_while_a_run_is_started_leaves_no_process(tmp_path, monkeyp
     with pytest.raises(KeyboardInterrupt):
         run_once(candidate, 7, tmp_path / "log", "loss")
     assert begun[0].returncode == -signal.SIGTERM
-
-
-def is_running(pid):
-    try:
-        os.kill(pid, 0)
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
 
 
 def test_files_that_a_command_names_are_part_of_it(tmp_path):

@@ -1,12 +1,12 @@
 """A results directory: what it takes, and what it refuses."""
 
 import json
-import multiprocessing
 import os
 import shutil
 
 import pytest
 from support import quadratic
+from support.processes import FORK, forked, joined
 
 from headway.config.load import read_resolved, resolve
 from headway.errors import ResultsError
@@ -185,14 +185,6 @@ def test_a_directory_that_does_not_exist_is_named(tmp_path):
         Store.open(tmp_path / "nowhere")
 
 
-def test_a_run_that_is_not_there_is_answered_with_what_is(store):
-    store.add(store.experiment.arm("slow"), 0)
-    with pytest.raises(ResultsError, match=r"no runs of arm 'slwo'; did you mean slow\?"):
-        store.run("slwo", 0)
-    with pytest.raises(ResultsError, match=r"no run of arm 'slow' with seed 4; it has seed 0"):
-        store.run("slow", 4)
-
-
 def create_at_once(path, name, barrier, outcomes):
     barrier.wait()
     try:
@@ -205,18 +197,12 @@ def create_at_once(path, name, barrier, outcomes):
 
 @pytest.mark.slow
 def test_of_two_experiments_at_once_one_gets_the_directory(tmp_path):
-    fork = multiprocessing.get_context("fork")
     for number in range(8):
-        barrier, outcomes = fork.Barrier(4), fork.Queue()
+        barrier, outcomes = FORK.Barrier(4), FORK.Queue()
         path = tmp_path / str(number)
-        processes = [
-            fork.Process(target=create_at_once, args=(path, name, barrier, outcomes)) for name in ("a", "b", "a", "b")
-        ]
-        for process in processes:
-            process.start()
+        processes = forked(create_at_once, [(path, name, barrier, outcomes) for name in ("a", "b", "a", "b")])
         got = [outcomes.get(timeout=120) for _ in processes]
-        for process in processes:
-            process.join()
+        joined(processes)
         name = Store.open(path).experiment.name
         assert sorted(got, key=str) == sorted([name, name, None, None], key=str)
 

@@ -1,13 +1,13 @@
 """What has been asked for in a results directory, and `headway run DIR`, which goes on with it."""
 
 import json
-import multiprocessing
 import shutil
 import subprocess
 import sys
 
 import pytest
 from support import quadratic
+from support.processes import FORK, forked, joined
 from support.typed import typed
 from typer.testing import CliRunner
 
@@ -167,14 +167,8 @@ def add_at_once(directory, seeds, barrier):
 
 def test_of_two_that_ask_for_different_runs_at_once_both_are_named(tmp_path):
     Store.create(tmp_path / "results", small())
-    fork = multiprocessing.get_context("fork")
-    barrier = fork.Barrier(2)
-    given = [(tmp_path / "results", seeds, barrier) for seeds in ([0, 1, 2], [2, 3, 7])]
-    processes = [fork.Process(target=add_at_once, args=one) for one in given]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
+    barrier = FORK.Barrier(2)
+    joined(forked(add_at_once, [(tmp_path / "results", seeds, barrier) for seeds in ([0, 1, 2], [2, 3, 7])]))
     assert document.named(tmp_path / "results") == {(arm, seed) for arm in ("fast", "slow") for seed in (0, 1, 2, 3, 7)}
     assert Store.open(tmp_path / "results").gone() == []
 

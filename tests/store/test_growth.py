@@ -1,11 +1,11 @@
 """A results directory grows with its file, and refuses only what would change a run that is there."""
 
 import json
-import multiprocessing
 import re
 
 import pytest
 from support import quadratic
+from support.processes import FORK, forked, joined
 
 from headway.errors import ResultsError
 from headway.store.directory import Store
@@ -123,17 +123,11 @@ def grow_at_once(directory, name, barrier, outcomes):
 
 @pytest.mark.slow
 def test_of_two_that_add_different_arms_at_once_none_loses_an_arm_unsaid(store):
-    fork = multiprocessing.get_context("fork")
     for _ in range(5):
-        barrier, outcomes = fork.Barrier(2), fork.Queue()
-        processes = [
-            fork.Process(target=grow_at_once, args=(store.path, name, barrier, outcomes)) for name in ("here", "there")
-        ]
-        for process in processes:
-            process.start()
+        barrier, outcomes = FORK.Barrier(2), FORK.Queue()
+        processes = forked(grow_at_once, [(store.path, name, barrier, outcomes) for name in ("here", "there")])
         said = dict(outcomes.get(timeout=60) for _ in processes)
-        for process in processes:
-            process.join()
+        joined(processes)
         (won,) = [name for name, refusal in said.items() if refusal is None]
         (lost,) = set(said) - {won}
         assert said[lost].startswith(f"arms {won} and {won}+long have runs in {store.path} and are not in the file")
@@ -191,6 +185,8 @@ def test_what_cannot_be_dropped_is_answered_with_what_can(store):
     for wrong in ("1", [], [0.5], [True], -1):
         with pytest.raises(ResultsError, match=r"^seeds .*: give seeds, such as 2 or \[0, 2\]"):
             store.drop("slow", seeds=wrong)
+    with pytest.raises(ResultsError, match=r"no runs of arm 'slwo'; did you mean slow\?"):
+        store.run("slwo", 0)
     with pytest.raises(ResultsError, match=r"has no run of arm 'slow' with seed 7; it has seeds 0 and 1$"):
         store.run("slow", 7)
     assert len(store.runs()) == 8

@@ -1,7 +1,6 @@
 """Leases: a run folder has one owner at a time, alive and writing."""
 
 import json
-import multiprocessing
 import os
 import signal
 import time
@@ -9,6 +8,7 @@ from dataclasses import asdict, replace
 
 import pytest
 from support import quadratic
+from support.processes import FORK, forked, joined
 
 from headway.errors import LeaseLost, ResultsError
 from headway.store import lease as lease_files
@@ -16,12 +16,9 @@ from headway.store import lease as lease_module
 from headway.store.lease import Holder, Lease, LeaseHeld, is_held, last_holder
 from headway.store.watch import Watch
 
-FORK = multiprocessing.get_context("fork")
-
 
 def ended_process() -> int:
-    process = FORK.Process(target=lambda: None)
-    process.start()
+    (process,) = forked(lambda: None, [()])
     process.join()
     return process.pid
 
@@ -238,9 +235,6 @@ def test_on_a_full_disk_the_owner_still_beats(directory, monkeypatch):
     os.utime(directory / "000001.json", (0, 0))
     before = lease_files.seen(directory).mark
 
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(os, "replace", full)
     lease._beat()
     monkeypatch.undo()
@@ -249,9 +243,6 @@ def test_on_a_full_disk_the_owner_still_beats(directory, monkeypatch):
 
 
 def test_a_lease_that_cannot_be_written_is_not_taken(directory, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(lease_files.json, "dumps", full)
     with pytest.raises(OSError, match="No space left"):
         Lease.take(directory)
@@ -281,45 +272,11 @@ def test_of_many_contenders_one_wins(tmp_path, dead):
         if dead:
             written(directory, number=number + 1, pid=ended_process())
         start, all_tried, winners = FORK.Barrier(contenders), FORK.Barrier(contenders), FORK.Queue()
-        processes = [
-            FORK.Process(target=contend, args=(directory, start, all_tried, winners)) for _ in range(contenders)
-        ]
-        for process in processes:
-            process.start()
+        processes = forked(contend, [(directory, start, all_tried, winners)] * contenders)
         winner = winners.get(timeout=120)
-        for process in processes:
-            process.join(120)
-        assert [process.exitcode for process in processes] == [0] * contenders
+        joined(processes)
         assert winners.empty()
         assert last_holder(directory).pid == winner
-
-
-def own_in_turn(directory, counter, turns):
-    done = 0
-    while done < turns:
-        try:
-            lease = Lease.take(directory)
-        except LeaseHeld:
-            continue
-        with lease:
-            # Not atomic on purpose: two owners at once would lose a count.
-            lease.check()
-            value = int(counter.read_text())
-            time.sleep(0.001)
-            counter.write_text(str(value + 1))
-            done += 1
-
-
-def test_owners_in_turn_lose_no_update(tmp_path):
-    counter = tmp_path / "counter"
-    counter.write_text("0")
-    processes = [FORK.Process(target=own_in_turn, args=(tmp_path / "lease", counter, 10)) for _ in range(4)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
-    assert counter.read_text() == "40"
 
 
 def own_until_killed(directory, ready):
@@ -330,8 +287,7 @@ def own_until_killed(directory, ready):
 
 def test_a_killed_owner_is_succeeded_at_once(directory):
     ready = FORK.Event()
-    process = FORK.Process(target=own_until_killed, args=(directory, ready))
-    process.start()
+    (process,) = forked(own_until_killed, [(directory, ready)])
     assert ready.wait(10)
     with pytest.raises(LeaseHeld):
         Lease.take(directory)

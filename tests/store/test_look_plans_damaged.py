@@ -1,5 +1,7 @@
 """A damaged note of `looks/` stays as it is, and is named, until a person removes it."""
 
+import shutil
+
 import pytest
 from support.fabricate import fabricate, small
 from typer.testing import CliRunner
@@ -10,11 +12,17 @@ from headway.store import look_plans
 from headway.store.look_plans import LookMade, Seen, StoredPlan, keep, why_not
 
 
-@pytest.fixture
-def compared(tmp_path):
-    path = fabricate(tmp_path / "results", small("icl-heads").select(arms=["h1", "h2"], seeds=3))
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    experiment = small("icl-heads").select(arms=["h1", "h2"], seeds=3)
+    path = fabricate(tmp_path_factory.mktemp("compared") / "results", experiment)
     assert CliRunner().invoke(app, ["compare", str(path)]).exit_code == 0
     return path
+
+
+@pytest.fixture
+def compared(original, tmp_path):
+    return shutil.copytree(original, tmp_path / "results")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"n_seeds": 3}', b"\xff\x00"])

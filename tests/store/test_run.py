@@ -51,7 +51,7 @@ def test_a_last_line_that_was_cut_short_is_left_out_with_a_warning(done):
     whole = done.records()
     metrics = done.path / "metrics.jsonl"
     metrics.write_bytes(metrics.read_bytes()[:-5])
-    with pytest.warns(UserWarning, match="last line was cut short"):
+    with pytest.warns(UserWarning, match=f"^{metrics}: the last line was cut short and is left out$"):
         assert done.records() == whole[:-1]
 
 

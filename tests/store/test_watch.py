@@ -1,7 +1,6 @@
 """Watching those who hold leases: by beats that change and the observer's own clock, whatever other clocks say."""
 
 import json
-import multiprocessing
 import os
 import signal
 import time
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support import quadratic
+from support.processes import FORK, forked, joined
 
 from headway.errors import LeaseLost
 from headway.execute.work import DONE, ELSEWHERE
@@ -19,8 +19,6 @@ from headway.store import watch as watching
 from headway.store.lease import Lease, LeaseHeld, is_held
 from headway.store.run import Run
 from headway.store.watch import Watch, moved, take_patiently
-
-FORK = multiprocessing.get_context("fork")
 
 
 class Clock:
@@ -117,8 +115,7 @@ def hold(directory, ready, machine, shift_s):
 def test_hosts_whose_clocks_differ_agree_who_holds_a_run(directory, monkeypatch, shift_s):
     monkeypatch.setattr(lease_module, "STALE_S", 1.0)
     ready = FORK.Event()
-    other = FORK.Process(target=hold, args=(directory, ready, "another machine", shift_s))
-    other.start()
+    (other,) = forked(hold, [(directory, ready, "another machine", shift_s)])
     assert ready.wait(10)
     watch, until = Watch(), time.monotonic() + 2.5
     while time.monotonic() < until:
@@ -162,22 +159,19 @@ def own_in_turn(directory, counter, turns, after_s):
             time.sleep(0.002)
             continue
         with lease:
+            lease.check()
             value = int(counter.read_text())
             time.sleep(0.001)
             counter.write_text(str(value + 1))  # two owners at once would lose a count
             done += 1
 
 
-def test_owners_that_see_new_files_late_lose_no_update(tmp_path):
+@pytest.mark.parametrize(("turns", "late_s"), [(10, (0.0, 0.0, 0.0, 0.0)), (5, (0.0, 0.1, 0.2))])
+def test_owners_in_turn_lose_no_update_though_they_see_new_files_late(tmp_path, turns, late_s):
     counter = tmp_path / "counter"
     counter.write_text("0")
-    processes = [FORK.Process(target=own_in_turn, args=(tmp_path / "lease", counter, 5, 0.1 * n)) for n in range(3)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
-    assert counter.read_text() == "15"
+    joined(forked(own_in_turn, [(tmp_path / "lease", counter, turns, after_s) for after_s in late_s]))
+    assert int(counter.read_text()) == turns * len(late_s)
 
 
 def work_late(run, code):
@@ -187,12 +181,9 @@ def work_late(run, code):
 
 def test_a_run_that_two_views_of_a_late_file_system_want_is_worked_on_once(tmp_path):
     run, code = quadratic.fresh_run(tmp_path / "results", steps=400), FORK.Queue()
-    processes = [FORK.Process(target=work_late, args=(run, code)) for _ in range(4)]
-    for process in processes:
-        process.start()
-    codes = sorted(code.get(timeout=60) for _ in processes)
-    for process in processes:
-        process.join()
+    processes = forked(work_late, [(run, code)] * 4)
+    codes = [code.get(timeout=60) for _ in processes]
+    joined(processes)
     assert codes.count(DONE) + codes.count(ELSEWHERE) == 4
     assert DONE in codes
     assert Run.open(run.path).status == "done"
@@ -252,8 +243,7 @@ def test_taking_patiently_waits_for_a_beat_elsewhere_and_else_gives_up(directory
     monkeypatch.setattr(lease_module, "STALE_S", 0.5)
     monkeypatch.setattr(watching, "_POLL_EVERY_S", 0.05)
     ready = FORK.Event()
-    other = FORK.Process(target=hold, args=(directory, ready, "another machine", 0))
-    other.start()
+    (other,) = forked(hold, [(directory, ready, "another machine", 0)])
     assert ready.wait(10)
     with pytest.raises(LeaseHeld):
         take_patiently(directory)
@@ -266,8 +256,7 @@ def test_one_look_for_a_second_tells_whose_beats_move_elsewhere(tmp_path):
     beating, silent, here = tmp_path / "a", tmp_path / "b", tmp_path / "c"
     elsewhere(silent)
     ready = FORK.Event()
-    other = FORK.Process(target=hold, args=(beating, ready, "another machine", 0))
-    other.start()
+    (other,) = forked(hold, [(beating, ready, "another machine", 0)])
     assert ready.wait(10)
     with Lease.take(here):
         assert moved([beating, silent, here, tmp_path / "none"], 1.0) == {beating: True, silent: False}
