@@ -39,14 +39,10 @@ def test_a_worker_ends_with_zero_when_nothing_is_left_and_says_so(directory):
     assert (again.returncode, again.stdout) == (0, "done: nothing is left\n")
 
 
-def test_a_worker_whose_time_is_up_says_what_is_left(directory):
-    done = headway("worker", directory, "--slots", 1, "--device", "cpu", "--until", "0.001s")
-    assert (done.returncode, done.stdout) == (0, "time is up: 2 runs waiting\n"), done.stderr
-
-
-def test_a_scheduler_is_told_by_the_exit_code_that_runs_are_left(directory):
-    done = headway("worker", directory, "--slots", 1, "--device", "cpu", "--until", "0.001s", "--tell-left")
-    assert (done.returncode, done.stdout) == (75, "time is up: 2 runs waiting\n"), done.stderr
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--tell-left",), 75)])
+def test_a_worker_whose_time_is_up_says_what_is_left_and_tells_a_scheduler_by_its_exit_code(directory, options, code):
+    done = headway("worker", directory, "--slots", 1, "--device", "cpu", "--until", "0.001s", *options)
+    assert (done.returncode, done.stdout) == (code, "time is up: 2 runs waiting\n"), done.stderr
 
 
 @pytest.mark.slow

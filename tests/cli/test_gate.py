@@ -78,13 +78,6 @@ def test_bad_input_says_what_to_type(folder, words, message):
     assert not (folder / "gate").exists()
 
 
-def test_a_second_gate_in_a_directory_is_refused(folder):
-    gate(*INIT)
-    code, _, err = gate(*INIT)
-    assert code == 2
-    assert "gate is a gate already; continue with `headway gate try gate`" in err
-
-
 def test_a_champion_that_fails_is_an_error(folder):
     gate(*INIT[:5], command(0.0).replace("{seed}", "{seed}x"), *INIT[6:])
     code, out, err = gate("try", "gate", "--run", command(0.1))

@@ -21,6 +21,7 @@ def block(language: str) -> str:
     return found[1]
 
 
+@pytest.mark.slow
 def test_the_python_example_runs(tmp_path):
     code = "import warnings; warnings.simplefilter('error')\n" + block("python")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -27,12 +27,6 @@ def seen(found) -> list[str]:
     return [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in found]
 
 
-def test_a_slot_is_a_gpu_and_its_worker_sees_no_other(monkeypatch):
-    three_gpus(monkeypatch)
-    assert seen(slots("cuda", workers=None, runs=9)) == ["2", "5", "7"]
-    assert seen(slots("cuda:1", workers=None, runs=9)) == ["5"]
-
-
 def test_several_runs_share_a_gpu_when_every_one_has_a_run(monkeypatch):
     three_gpus(monkeypatch)
     assert seen(slots("cuda", workers=None, runs=9, runs_per_gpu=2)) == ["2", "5", "7", "2", "5", "7"]
@@ -142,6 +136,7 @@ def test_runs_that_share_a_gpu_have_the_bits_of_runs_alone(tmp_path):
     assert found[1] == found[2]
 
 
+@pytest.mark.slow
 def test_a_worker_computes_fp32_whatever_the_environment_chose():
     """TORCH_ALLOW_TF32_CUBLAS_OVERRIDE, which some containers set, has torch start with `high`."""
     code = (

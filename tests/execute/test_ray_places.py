@@ -17,17 +17,15 @@ from headway.config.lm.text import TextTask
 from headway.config.spec import parse
 from headway.errors import UserError
 from headway.execute import ray_cluster
-from headway.execute import ray_cluster as cluster_module
 from headway.execute.places import LOST
 from headway.execute.ray_cluster import RayNode, bytes_of, look, package_hash, why_not
-from headway.execute.ray_cluster import ray_cluster as ray_cluster_ray_cluster
 from headway.execute.ray_places import AllRayPlaces, RaySlot, RayWorker
 from headway.execute.sweep import ExecutionOptions, run_all
 from headway.store.directory import Store
 from headway.store.run import Run
 
 SMALL = {"num_cpus": 1, "object_store_memory": 80 * 1024 * 1024, "include_dashboard": False}
-SOURCE = Path(cluster_module.__file__).parents[1]
+SOURCE = Path(ray_cluster.__file__).parents[1]
 
 
 def runs_of(directory, **document) -> list[Run]:
@@ -43,7 +41,7 @@ def test_without_ray_the_line_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
         pytest.raises(UserError, match=r"Ray is not installed; `pip install 'headway\[ray\]'` installs it"),
-        ray_cluster_ray_cluster("auto"),
+        ray_cluster.ray_cluster("auto"),
     ):
         pass
 
@@ -52,7 +50,7 @@ def test_headway_starts_no_ray_of_its_own():
     pytest.importorskip("ray")
     with (
         pytest.raises(UserError, match=r"ray local: .* type `ray start --head`, and then --ray auto"),
-        ray_cluster_ray_cluster("local"),
+        ray_cluster.ray_cluster("local"),
     ):
         pass
 
@@ -60,7 +58,7 @@ def test_headway_starts_no_ray_of_its_own():
 @pytest.mark.parametrize("address", ["somewhere", "ray://host:10001", "host:0", "host:99999", ""])
 def test_an_address_that_is_none_is_an_error(address):
     pytest.importorskip("ray")
-    with pytest.raises(UserError, match="give auto, or HOST:PORT"), ray_cluster_ray_cluster(address):
+    with pytest.raises(UserError, match="give auto, or HOST:PORT"), ray_cluster.ray_cluster(address):
         pass
 
 
@@ -72,7 +70,7 @@ def test_where_no_ray_answers_it_is_told_in_seconds():
     began = time.monotonic()
     with (
         pytest.raises(UserError, match=f"ray {address}: nothing answers there .*`ray start --head`"),
-        ray_cluster_ray_cluster(address),
+        ray_cluster.ray_cluster(address),
     ):
         pass
     assert time.monotonic() - began < 10
@@ -107,22 +105,16 @@ HTTP_2 = b"\0\0\0\4\0\0\0\0\0"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (HTTP, "the program there does not answer as Ray does; give HOST:PORT"),
-        (HTTP_2, "the program there does not answer as Ray does; give HOST:PORT"),
-        (None, "the program there does not answer as Ray does; give HOST:PORT"),
-    ],
-)
-def test_where_somebody_else_answers_it_is_told_in_seconds(answer, said, monkeypatch, capfd):
+@pytest.mark.parametrize("answer", [HTTP, HTTP_2, None])
+def test_where_somebody_else_answers_it_is_told_in_seconds(answer, monkeypatch, capfd):
     pytest.importorskip("ray")
+    said = "the program there does not answer as Ray does; give HOST:PORT"
     monkeypatch.setattr("headway.execute.ray_cluster._LETS_IN_WITHIN_S", 3.0)
     began = time.monotonic()
     with (
         a_port(answer) as address,
         pytest.raises(UserError, match=f"ray {address}: {said}"),
-        ray_cluster_ray_cluster(address),
+        ray_cluster.ray_cluster(address),
     ):
         pass
     assert time.monotonic() - began < 15
@@ -194,12 +186,13 @@ def test_a_ray_that_is_not_imported_in_time_is_told_from_one_that_does_not_answe
 
 def test_a_cluster_of_this_machine_that_is_gone_is_told_in_seconds(monkeypatch):
     pytest.importorskip("ray")
+    monkeypatch.setattr(ray_cluster, "_LETS_IN_WITHIN_S", 3.0)
     began = time.monotonic()
     with a_port(HTTP) as address, monkeypatch.context() as patched:
         patched.setenv("RAY_ADDRESS", address)
         port = address.partition(":")[2]
         said = rf"ray auto: the program at [\d.]+:{port}, where RAY_ADDRESS or a former `ray start` has it, does not"
-        with pytest.raises(UserError, match=said), ray_cluster_ray_cluster("auto"):
+        with pytest.raises(UserError, match=said), ray_cluster.ray_cluster("auto"):
             pass
     assert time.monotonic() - began < 30
 
@@ -520,7 +513,7 @@ def test_nodes_are_killed_and_join_and_every_run_ends_with_the_same_bits(cluster
     runs, told = runs_of(tmp_path / "results", steps=200, seeds=3), []
     undisturbed = runs_of(tmp_path / "whole", steps=200, seeds=3)
     killed = False
-    with ray_cluster_ray_cluster(cluster.address) as joined:
+    with ray_cluster.ray_cluster(cluster.address) as joined:
         places = AllRayPlaces(joined, tmp_path / "results", command=quadratic.WORKER, tell=told.append, device="cpu")
         for snapshot in run_all(runs, places):
             if not killed and sum(run.step > 20 for run in snapshot.runs) >= 2:
@@ -546,7 +539,7 @@ def test_on_a_busy_cluster_runs_go_to_slots_that_have_begun_and_it_is_told(clust
         cluster.add_node(**SMALL)
     monkeypatch.setattr("headway.execute.ray_places._BUSY_S", 2.0)
     runs, told = runs_of(tmp_path / "results", steps=30, seeds=2), []
-    with ray_cluster_ray_cluster(cluster.address) as joined:
+    with ray_cluster.ray_cluster(cluster.address) as joined:
         holds = joined.ray.remote(type("Holds", (), {"ping": lambda self: True}))
         others = [holds.options(num_cpus=1).remote() for _ in range(2)]
         assert joined.ray.get([other.ping.remote() for other in others], timeout=60) == [True, True]

@@ -89,16 +89,17 @@ def test_limits_are_as_slurm_writes_them(time, minutes):
     assert minutes_of(time) == minutes
 
 
-@pytest.mark.parametrize("time", ["soon", "", "2h", "1:2:3:4"])
-def test_what_is_no_limit_is_an_error(time):
-    with pytest.raises(UserError, match="as Slurm writes it, such as 2:00:00"):
-        minutes_of(time)
-
-
-@pytest.mark.parametrize("time", ["4", "0:30", "400-00:00:00"])
-def test_a_limit_leaves_time_to_store(time):
-    with pytest.raises(UserError, match="give 5 minutes or more"):
-        minutes_of(time)
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (("soon", "", "2h", "1:2:3:4"), "as Slurm writes it, such as 2:00:00"),
+        (("4", "0:30", "400-00:00:00"), "give 5 minutes or more"),
+    ],
+)
+def test_a_limit_is_one_and_leaves_time_to_store(times, said):
+    for limit in times:
+        with pytest.raises(UserError, match=said):
+            minutes_of(limit)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ def finished(tmp_path_factory):
     return Run.open(run.path)
 
 
+@pytest.mark.slow
 def test_a_finished_run_has_records_samples_its_tokenizer_and_declared_metrics(finished):
     assert finished.status == "done"
     assert set(finished.metrics) <= set(METRICS)
@@ -78,6 +79,7 @@ def test_a_finished_run_has_records_samples_its_tokenizer_and_declared_metrics(f
 PLAIN = {"ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ONEDNN_MAX_CPU_ISA": "SSE41"}
 
 
+@pytest.mark.slow
 def test_a_run_records_the_instruction_sets_that_torch_had_and_a_difference_is_told(tmp_path, finished, monkeypatch):
     for name, value in PLAIN.items():
         monkeypatch.setenv(name, value)

@@ -208,7 +208,9 @@ def test_of_one_comparison_in_a_unit_it_is_the_paired_t_test():
     assert (one.p, *one.interval) == pytest.approx((theirs.pvalue, *theirs.confidence_interval(0.95)))
 
 
-@pytest.mark.parametrize(("arms", "seeds"), [(2, 3), (4, 3), (4, 5)])
+@pytest.mark.parametrize(
+    ("arms", "seeds"), [(2, 3), pytest.param(4, 3, marks=pytest.mark.slow), pytest.param(4, 5, marks=pytest.mark.slow)]
+)
 def test_equal_arms_in_a_unit_are_rarely_told_apart(arms, seeds, monkeypatch):
     """A family is wrong with any difference; .05 is asked, and 600 families vary by .009."""
     monkeypatch.setattr(BlockTest, "settling", lambda *_: None)  # how many seeds it would take is most of the time

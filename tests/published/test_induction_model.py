@@ -25,6 +25,7 @@ from headway.heads.token_circuits import compositions
 from headway.models.transformer import Transformer
 
 BATCH = 4096
+TASK = np.concatenate([on_its_task(period, 20) for period in range(2, CONTEXT)])
 
 
 def induction_on_its_task(model):
@@ -94,8 +95,7 @@ def test_the_induction_head_reads_the_previous_token_head_through_its_keys():
 @pytest.mark.parametrize(("file", "composes"), [("trained", True), ("destroyed", False)])
 def test_composition_is_a_finding_where_the_path_carries_the_score(file, composes):
     """The weights compose in both, by 0.48 and 0.50; after the fine-tune hardly any score is left."""
-    tokens = np.concatenate([on_its_task(period, 40) for period in range(2, CONTEXT)])
-    said = {finding.about for finding in headway.xray(read(file), tokens=tokens).findings}
+    said = {finding.about for finding in headway.xray(read(file), tokens=TASK).findings}
     assert ("k_composition" in said) == composes
 
 
@@ -114,13 +114,13 @@ def reads_more(file):
     return Transformer(type(MODEL).model_validate(wide.model_dump()), VOCAB, weights).eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file", "composes"), [("trained", True), ("destroyed", False)])
 def test_a_path_is_told_by_its_share_of_the_score_where_weights_say_nothing(file, composes):
-    tokens = np.concatenate([on_its_task(period, 40) for period in range(2, CONTEXT)])
     model = reads_more(file)
     with torch.no_grad():
-        assert_same(model(torch.from_numpy(tokens))[0], read(file)(torch.from_numpy(tokens))[0])
-    xray = headway.xray(model, tokens=tokens)
+        assert_same(model(torch.from_numpy(TASK))[0], read(file)(torch.from_numpy(TASK))[0])
+    xray = headway.xray(model, tokens=TASK)
     assert xray.composition.k[0, 1] < xray.composition.null
     said = [finding.sentence for finding in xray.findings if finding.about == "k_composition"]
     assert bool(said) == composes
