@@ -39,7 +39,9 @@ def runs(tmp_path_factory):
     for name, document in DOCUMENTS.items():
         whole = {"name": name, "question": "?", **document, "training": TRAINING, "evaluation": {"every": 4},
                  "samples": None, "arms": {"a": {}}, "baseline": "a", "seeds": 1}  # fmt: skip
-        store = headway.run(resolve(whole), tmp_path_factory.mktemp(name) / "out", figures=False, progress=False)
+        store = headway.run(
+            resolve(whole), tmp_path_factory.mktemp(name) / "out", figures=False, timing=False, progress=False
+        )
         found[name] = store.run("a", 0)
     return found
 
