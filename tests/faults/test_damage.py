@@ -7,6 +7,7 @@ import sys
 import pytest
 from rich.console import Console
 from support import quadratic, stored
+from support.stored import flip, replace, truncate
 
 from headway.errors import ResultsError
 from headway.execute import work as work_module
@@ -38,16 +39,6 @@ def stopped_run(directory) -> Run:
     work(run.path, opened)
     assert sorted(int(path.stem) for path in run.path.glob("checkpoint/*.json")) == [35, 40]
     return run
-
-
-def truncate(path, end):
-    path.write_bytes(path.read_bytes()[:end])
-
-
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 4
-    path.write_bytes(content)
 
 
 def cross_out_a_line(path):
@@ -160,12 +151,6 @@ def swap(one, other):
     content = one.read_bytes()
     one.write_bytes(other.read_bytes())
     other.write_bytes(content)
-
-
-def replace(path, old, new):
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new, 1))
 
 
 def content(path):

@@ -1,11 +1,11 @@
 """Checkpoints: what was saved is loaded, and what is damaged is noticed."""
 
-import json
 import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from support import stored
 
 from headway.store.checkpoint import Checkpoint, Unrecorded, load, save
 
@@ -62,51 +62,19 @@ def test_the_one_before_is_kept_until_the_next_commit(tmp_path):
     assert load(tmp_path)[0].step == 1_000_000_000
 
 
-def damage_by_truncation(directory):
-    data = directory / "000000010.safetensors"
-    data.write_bytes(data.read_bytes()[:-1])
-
-
-def damage_a_byte(directory):
-    data = directory / "000000010.safetensors"
-    content = bytearray(data.read_bytes())
-    content[-3] ^= 1
-    data.write_bytes(content)
-
-
-def lose_the_data(directory):
-    (directory / "000000010.safetensors").unlink()
-
-
-def put_a_folder_there(directory):
-    lose_the_data(directory)
-    (directory / "000000010.safetensors").mkdir()
-
-
-def truncate_the_commit(directory):
-    commit = directory / "000000010.json"
-    commit.write_text(commit.read_text()[:20])
-
-
-def empty_the_commit(directory):
-    (directory / "000000010.json").write_text("{}")
-
-
-def write_a_later_schema(directory):
-    commit = json.loads((directory / "000000010.json").read_text())
-    (directory / "000000010.json").write_text(json.dumps({**commit, "schema": 2}))
+DATA, COMMIT = "000000010.safetensors", "000000010.json"
 
 
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (damage_by_truncation, "bytes instead of"),
-        (damage_a_byte, "does not have the content that was written"),
-        (lose_the_data, "No such file"),
-        (put_a_folder_there, "000000010.safetensors is a folder, not a file"),
-        (truncate_the_commit, "damaged"),
-        (empty_the_commit, "schema"),
-        (write_a_later_schema, "it has schema 2, and this Headway reads 1"),
+        (lambda p: stored.truncate(p / DATA, -1), "bytes instead of"),
+        (lambda p: stored.flip(p / DATA), "does not have the content that was written"),
+        (lambda p: (p / DATA).unlink(), "No such file"),
+        (lambda p: ((p / DATA).unlink(), (p / DATA).mkdir()), f"{DATA} is a folder, not a file"),
+        (lambda p: stored.truncate(p / COMMIT, 20), "damaged"),
+        (lambda p: (p / COMMIT).write_text("{}"), "schema"),
+        (lambda p: stored.replace(p / COMMIT, '"schema": 1', '"schema": 2'), "schema 2, and this Headway reads 1"),
     ],
 )
 def test_a_damaged_one_is_noticed_and_the_one_before_used(tmp_path, damage, said):
@@ -142,7 +110,7 @@ def test_arrays_without_a_commit_are_no_checkpoint_and_are_cleared_away(tmp_path
 def test_a_commit_after_a_damaged_later_one_removes_that(tmp_path):
     save(tmp_path, checkpoint(5))
     save(tmp_path, checkpoint(10))
-    damage_a_byte(tmp_path)
+    stored.flip(tmp_path / DATA)
     save(tmp_path, checkpoint(8))
     assert load(tmp_path)[0].step == 8
     assert {path.stem for path in tmp_path.iterdir()} == {"000000005", "000000008"}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support import quadratic, stored
+from support.stored import flip
 from support.typed import typed
 from typer.testing import CliRunner
 
@@ -43,12 +44,6 @@ def path(whole, tmp_path, monkeypatch):
 
 def damages(path):
     return [damage for looked in verify(path) for damage in looked.damages]
-
-
-def flip(file):
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
 
 
 def test_a_seal_says_what_every_file_was_written_with(path):

@@ -69,3 +69,22 @@ def data(name: str) -> Path:
     if not path.exists():
         pytest.skip(f"needs {name} in ../shared/data, which is not a part of the project")
     return path
+
+
+def truncate(path: Path, end: int) -> None:
+    """Keep the bytes of a file up to one of them."""
+    path.write_bytes(path.read_bytes()[:end])
+
+
+def flip(path: Path) -> None:
+    """Change a bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    """Write something else where a file first has a text."""
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
