@@ -5,26 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.gates import attempt_of, settings_of
 
-from headway.gate.command import Candidate
 from headway.gate.evidence import spent_rate
-from headway.gate.journal import CHALLENGER, CHAMPION, Attempt, GateSettings
 from headway.gate.trial import decide
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import gate
 
-SETTINGS = GateSettings(
-    metric="loss",
-    margin=0.0,
-    is_percent=False,
-    budget=24,
-    rate=0.05,
-    challengers=50,
-    lower_is_better=True,
-    first_seed=0,
-)
+SETTINGS = settings_of()
 
 
 @pytest.mark.slow
@@ -38,14 +28,7 @@ def test_a_simulated_challenger_is_kept_or_given_up_after_the_same_pairs(number)
     given_up = gate.pairs_until_given_up(champion - challenger, level, SETTINGS.budget)
     outcomes = set()
     for row in range(60):
-        candidate = Candidate(name="wider")
-        attempt = Attempt(
-            number=number, candidate=candidate, champion=candidate, seeds=[*range(24)], challenger_first=True
-        )
-        for seed in attempt.seeds:
-            attempt.values[CHAMPION, seed] = champion[row, seed]
-            attempt.values[CHALLENGER, seed] = challenger[row, seed]
-        decision = decide(SETTINGS, attempt)
+        decision = decide(SETTINGS, attempt_of(champion[row], challenger[row], number))
         outcomes.add(decision.outcome)
         if decision.outcome == "keep":
             assert decision.pairs == kept[row]

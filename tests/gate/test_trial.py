@@ -6,27 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from support.gates import command, gate
+from support.gates import attempt_of, command, gate, settings_of
 
 from headway.errors import LeaseLost, RunFailed, UserError
 from headway.gate import trial
 from headway.gate.command import Candidate
-from headway.gate.journal import CHALLENGER, CHAMPION, JOURNAL, Attempt, GateSettings, Journal
+from headway.gate.journal import CHALLENGER, CHAMPION, JOURNAL, Journal
 from headway.gate.trial import Decision, decide, held, pairs_to_keep, try_command
-
-
-def attempt_of(champion, challenger, number=1):
-    candidate = Candidate(name="wider")
-    seeds = [*range(len(champion))]
-    attempt = Attempt(number=number, candidate=candidate, champion=candidate, seeds=seeds, challenger_first=False)
-    for role, values in ((CHAMPION, champion), (CHALLENGER, challenger)):
-        attempt.values.update({(role, seed): value for seed, value in zip(seeds, values, strict=True)})
-    return attempt
-
-
-def settings_of(**changes):
-    usual = {"metric": "loss", "margin": 0.0, "is_percent": False, "budget": 24, "rate": 0.05, "challengers": 50}
-    return GateSettings(**{**usual, "lower_is_better": True, "first_seed": 0, **changes})
 
 
 def runs(worth, n=24, seed=0):
