@@ -17,7 +17,7 @@ from headway.store.directory import Store
 
 @pytest.fixture
 def directory(tmp_path):
-    of = quadratic.experiment(steps=12, seeds=1, controls={}, evaluation={"every": 7, "prompts": 100, "curve": None})
+    of = quadratic.brief(seeds=1)
     Store.with_runs(tmp_path / "results", of, of.runs)
     return tmp_path / "results"
 

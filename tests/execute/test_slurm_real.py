@@ -57,7 +57,7 @@ def logs(directory: Path) -> str:
 
 
 def test_an_array_works_until_nothing_is_left(cluster, tmp_path):
-    of = quadratic.experiment(steps=12, seeds=2, controls={}, evaluation={"every": 7, "prompts": 100, "curve": None})
+    of = quadratic.brief(seeds=2)
     Store.with_runs(tmp_path / "results", of, of.runs)
     jobs = submit(tmp_path / "results", array=2, time="0:10:00", options=("--slots", "1", "--device", "cpu"))
     assert len(jobs) == 2
@@ -91,7 +91,7 @@ def test_a_job_whose_limit_is_near_stores_lets_go_and_waits_in_the_queue_again(c
 
 
 def test_a_job_of_readme_that_is_cancelled_does_not_come_back_and_one_with_nothing_left_ends(cluster, tmp_path):
-    of = quadratic.experiment(steps=12, seeds=1, controls={}, evaluation={"every": 7, "prompts": 100, "curve": None})
+    of = quadratic.brief(seeds=1)
     directory = tmp_path / "results"
     Store.with_runs(directory, of, of.runs)
     job = asked(*readme_line(directory)).strip()

@@ -131,7 +131,7 @@ def content(directory):
 def finished(tmp_path_factory):
     """A results directory of two runs that are done, and the file of its experiment."""
     folder = tmp_path_factory.mktemp("finished")
-    of = quadratic.experiment(steps=12, seeds=1, controls={}, evaluation={"every": 7, "prompts": 100, "curve": None})
+    of = quadratic.brief(seeds=1)
     (folder / "experiment.yaml").write_text(of.dump())
     store = Store.create(folder / "results", of)
     for arm in ("slow", "fast"):

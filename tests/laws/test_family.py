@@ -7,7 +7,7 @@ from support.many_families import FAMILIES
 from headway.stats.blocks import block_test
 from headway.stats.cells import Cells
 from headway.stats.contrasts import Question, judged
-from headway.stats.sequential import Looking, levels
+from headway.stats.sequential import Looking
 
 SWEEPS = 2_000
 SEED_SPREAD = 0.3
@@ -78,18 +78,6 @@ def test_what_is_detectable_is_found_four_times_in_five(n):
         y[[2, 5, 8]] += effect
         found += block_test(y, weights).contrasts[0].interval[0] > 0
     assert (0.7 if n == 3 else 0.75) <= found / SWEEPS <= 0.86
-
-
-@pytest.mark.slow
-def test_looking_as_planned_errs_no_more_often_than_once():
-    looks, weights, rng = (3, 4, 6, 8, 12), FAMILIES["order"], np.random.default_rng(0)
-    planned = levels(looks)
-    wrong = 0
-    for _ in range(SWEEPS // 2):
-        y = drawn(rng, np.ones(10), looks[-1], "normal")
-        verdicts = (block_test(y[:, :n], weights, level=a) for n, a in zip(looks, planned, strict=True))
-        wrong += any(one.interval[0] > 0 or one.interval[1] < 0 for found in verdicts for one in found.contrasts)
-    assert wrong / (SWEEPS // 2) <= 0.065
 
 
 def answered(y, weights, margin=1.0):

@@ -18,22 +18,10 @@ from headway.store import document
 from headway.store.directory import Store, asked_in, is_directory
 
 
-def small(**changes):
-    return quadratic.experiment(
-        **{
-            "steps": 12,
-            "seeds": 3,
-            "controls": {},
-            "evaluation": {"every": 7, "prompts": 100, "curve": None},
-            **changes,
-        }
-    )
-
-
 @pytest.fixture
 def directory(tmp_path):
     """Of a document with three seeds, of which one arm has two and the other one."""
-    of = small()
+    of = quadratic.brief(seeds=3)
     pairs = [(arm, seed) for arm, seed in of.runs if (arm.full_name, seed) in (("fast", 0), ("slow", 0), ("slow", 2))]
     assert len(pairs) == 3
     Store.with_runs(tmp_path / "results", of, pairs)
@@ -69,8 +57,8 @@ def test_what_was_asked_for_are_the_runs_that_are_there(directory):
 
 
 def test_a_directory_without_runs_goes_on_with_all_of_its_document(tmp_path):
-    Store.create(tmp_path / "results", small())
-    assert names(asked_in(tmp_path / "results")) == names(small())
+    Store.create(tmp_path / "results", quadratic.brief(seeds=3))
+    assert names(asked_in(tmp_path / "results")) == names(quadratic.brief(seeds=3))
 
 
 def test_runs_under_controls_are_asked_for_where_they_are_there(tmp_path):
@@ -138,12 +126,12 @@ def test_an_arm_that_the_document_does_not_have_cannot_be_trained_anew(directory
         f"and nothing trains it again, since {directory}/experiment.yaml has no arm foreign\n"
     )
     assert names(asked_in(directory)) == [("fast", 0), ("slow", 0), ("slow", 2)]
-    Store.create(directory, small(question="Still?"))
+    Store.create(directory, quadratic.brief(seeds=3, question="Still?"))
     assert "foreign" not in (directory / "experiment.yaml").read_text()
 
 
 def test_one_write_names_all_runs_before_their_folders_are_made_and_a_kill_loses_none(tmp_path, monkeypatch):
-    of, path = small(seeds=100), tmp_path / "results"
+    of, path = quadratic.brief(seeds=100), tmp_path / "results"
     written, write = [], document._write
     monkeypatch.setattr(document, "_write", lambda *given: (written.append(given), write(*given)))
     with monkeypatch.context() as patch:
@@ -161,12 +149,12 @@ def test_one_write_names_all_runs_before_their_folders_are_made_and_a_kill_loses
 
 def add_at_once(directory, seeds, barrier):
     barrier.wait()
-    of = small(seeds=seeds)
-    Store.with_runs(directory, small(), of.runs)
+    of = quadratic.brief(seeds=seeds)
+    Store.with_runs(directory, quadratic.brief(seeds=3), of.runs)
 
 
 def test_of_two_that_ask_for_different_runs_at_once_both_are_named(tmp_path):
-    Store.create(tmp_path / "results", small())
+    Store.create(tmp_path / "results", quadratic.brief(seeds=3))
     barrier = FORK.Barrier(2)
     joined(forked(add_at_once, [(tmp_path / "results", seeds, barrier) for seeds in ([0, 1, 2], [2, 3, 7])]))
     assert document.named(tmp_path / "results") == {(arm, seed) for arm in ("fast", "slow") for seed in (0, 1, 2, 3, 7)}
@@ -189,7 +177,7 @@ def test_a_document_of_a_stranger_that_names_endless_runs_names_no_more_than_a_m
 def test_an_arm_whose_runs_are_missing_stays_in_the_file(directory):
     shutil.rmtree(directory / "runs/fast")
     with pytest.raises(ResultsError, match=r"arm fast has runs in .* and is not in the file; keep it, or put its runs"):
-        Store.create(directory, small(arms={"slow": {}}, baseline="slow"))
+        Store.create(directory, quadratic.brief(seeds=3, arms={"slow": {}}, baseline="slow"))
     Store.open(directory).drop("fast")
-    Store.create(directory, small(arms={"slow": {}}, baseline="slow"))
+    Store.create(directory, quadratic.brief(seeds=3, arms={"slow": {}}, baseline="slow"))
     assert document.runs_of(directory) == ({("slow", 0), ("slow", 2)}, set())

@@ -108,6 +108,12 @@ def experiment(steps: int = 60, **document: Any) -> Experiment:
     )
 
 
+def brief(**document: Any) -> Experiment:
+    """The same arms without a control, for a few steps: a real worker takes a moment for them."""
+    evaluation = {"every": 7, "prompts": 100, "curve": None}
+    return experiment(**{"steps": 12, "controls": {}, "evaluation": evaluation, **document})
+
+
 def endless(seeds: int = 2) -> Experiment:
     """Real in-context runs of the same arms, which last until somebody stops them."""
     return experiment(
