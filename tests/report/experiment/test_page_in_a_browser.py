@@ -255,6 +255,7 @@ def hostile_xray(texts: list[str]) -> XRay:
 
 
 @browsed
+@pytest.mark.slow
 def test_names_of_models_and_files_are_text(tmp_path, server):
     found = hostile_xray(evil(server)[:5])
     drawn = xray_figures(found)

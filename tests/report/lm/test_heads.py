@@ -31,7 +31,7 @@ SPARSE = (*range(30), *range(1000, STEPS + 1, 1000))
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     path = tmp_path_factory.mktemp("xray") / "x-ray"
     chosen = xray().select(arms=["heads-2", "heads-4"], controls=["as-published-norm"])
-    return Store.open(fabricate_heads(path, chosen, steps=(*range(DENSE + 5), *range(500, STEPS + 1, 500))))
+    return Store.open(fabricate_heads(path, chosen, steps=(*range(DENSE + 5), *range(1000, STEPS + 1, 1000))))
 
 
 @pytest.fixture(scope="module")

@@ -1,42 +1,17 @@
 """Figures of tasks whose answer is known: right answers beside limits, by hops, and errors by heads."""
 
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from support.figures import rows_of
+from support.untrained import untrained
 
-from headway.config.experiment import Experiment
 from headway.config.load import load
 from headway.report.charts.page import svg_of
-from headway.report.experiment.data import ArmResults, Finished, ReportData, arm_styles
 from headway.report.lm import report
 from headway.report.lm.common import loss_metric
 from headway.report.lm.size import loss_against_parameters
 from headway.report.lm.synthetic import accuracies, by_kind, errors_by_heads, solved_map
-from headway.stats.laboratory import References
-from headway.stats.results import Results
-
-
-def material_of(experiment: Experiment, metrics: dict[str, list[dict[str, Any]]], reached=None) -> ReportData:
-    """Runs that were never trained, with these final metrics by arm and seed."""
-    style, arms = arm_styles(experiment), []
-    for arm in experiment.arms:
-        if arm.full_name not in metrics:
-            continue
-        runs = [
-            Finished(
-                run=cast(Any, SimpleNamespace(
-                    name=arm.full_name, control=arm.control, seed=seed, spec=arm.resolved_spec,
-                    trained=arm.resolved_spec, steps=10, metrics=found,
-                )), records=(), curves={}, task="task",
-            )
-            for seed, found in enumerate(metrics[arm.full_name])
-        ]  # fmt: skip
-        arms.append(ArmResults(name=arm.full_name, style=style[arm.full_name], runs=tuple(runs)))
-    results = cast(Results, SimpleNamespace(tasks={"task": References(baselines=reached or {})}, primary="accuracy"))
-    return ReportData(path=Path("."), experiment=experiment, results=results, runs=(), arms=tuple(arms), timings={})
 
 
 def shares(*accuracies, **more):
@@ -46,7 +21,7 @@ def shares(*accuracies, **more):
 @pytest.fixture
 def endpoints():
     names = {"complete-h1": shares(0.5, 0.55), "complete-h2": shares(1.0, 1.0), "cycle-h1": shares(0.6, 0.7)}
-    return material_of(load("heads-for-endpoints"), names)
+    return untrained(load("heads-for-endpoints"), names)
 
 
 def test_each_arm_has_its_own_limit(endpoints):
@@ -59,7 +34,7 @@ def test_each_arm_has_its_own_limit(endpoints):
 
 
 def test_chance_is_drawn_where_the_task_has_one():
-    recall = material_of(
+    recall = untrained(
         load("heads-for-recall"), {"h1": shares(1.0), "one-layer": shares(0.3)}, {"chance": {"accuracy": 0.29}}
     )
     figure = accuracies(recall)
@@ -69,7 +44,7 @@ def test_chance_is_drawn_where_the_task_has_one():
 
 def test_hops_are_told_one_by_one():
     by = {"accuracy_by_kind": [1.0, 0.9, 0.5]}
-    hops = material_of(load("heads-for-hops"), {"l2": shares(0.8, 0.8, **by), "l3": shares(0.9, **by)})
+    hops = untrained(load("heads-for-hops"), {"l2": shares(0.8, 0.8, **by), "l3": shares(0.9, **by)})
     assert {(r["at"], r["accuracy"]) for r in rows_of(by_kind(hops)) if "arm" in r} == {(0, 1.0), (1, 0.9), (2, 0.5)}
     guesses = [r["accuracy"] for r in rows_of(by_kind(hops)) if "arm" not in r]
     assert guesses[0] == 1.0
@@ -81,7 +56,7 @@ def test_hops_are_told_one_by_one():
 def test_errors_are_drawn_against_heads_with_those_that_are_enough():
     errors = {"d2-h1": [2e-2, 3e-2], "d2-h2": [3e-4, 0.0], "d4-h3": [1e-2], "d4-h4": [3e-4], "d2-h2+layers-2": [1e-5]}
     experiment = load("heads-for-retrieval").select(controls=["layers-2"])
-    found = material_of(experiment, {arm: [{"nmse": e} for e in of] for arm, of in errors.items()})
+    found = untrained(experiment, {arm: [{"nmse": e} for e in of] for arm, of in errors.items()})
     figure = errors_by_heads(found)
     enough = {r["arm"]: r["enough"] for r in rows_of(figure)}
     assert enough["2 things, 2 heads"]
@@ -94,7 +69,7 @@ def test_errors_are_drawn_against_heads_with_those_that_are_enough():
 
 
 def test_keys_that_are_smeared_stand_apart_in_the_map():
-    found = material_of(
+    found = untrained(
         load("heads-for-induction"),
         {"one-layer": shares(0.3), "smeared": shares(1.0), "two-layers": shares(1.0), "first-heavy": shares(1.0)},
     )
@@ -103,7 +78,7 @@ def test_keys_that_are_smeared_stand_apart_in_the_map():
 
 
 def test_a_control_with_an_mlp_is_called_so():
-    parity = material_of(
+    parity = untrained(
         load("heads-for-parity").select(controls=["mlp"]), {"n3-h1": shares(0.6), "n3-h1+mlp": shares(1.0)}
     )
     found = {row["arm"]: row["panel"] for row in rows_of(solved_map(parity)) if "panel" in row}
@@ -113,14 +88,14 @@ def test_a_control_with_an_mlp_is_called_so():
 def test_figures_of_text_are_drawn_of_text_alone():
     """Neither the curve of plain models of language nor ticks of n-grams."""
     named = {"n_parameters": 100, "eval_loss_nats": 0.5}
-    material = material_of(
+    material = untrained(
         load("heads-for-endpoints"),
         {"complete-h1": shares(0.5, **named), "complete-h2": shares(1.0, **{**named, "n_parameters": 200})},
     )
     assert loss_against_parameters(material) is None
     assert not loss_metric(material).references
     assert loss_metric(material).axis == "evaluation loss (nats per answer)"
-    text = material_of(load("head-progression"), {load("head-progression").arms[0].full_name: [named]})
+    text = untrained(load("head-progression"), {load("head-progression").arms[0].full_name: [named]})
     assert loss_metric(text).axis == "evaluation loss (nats per token)"
 
 
@@ -130,5 +105,5 @@ def test_they_can_be_drawn(endpoints):
 
 
 def test_of_other_tasks_there_is_none():
-    text = material_of(load("head-progression"), {"constant-low": [{"eval_loss_nats": 2.0}]})
+    text = untrained(load("head-progression"), {"constant-low": [{"eval_loss_nats": 2.0}]})
     assert list(report.answers(text)) == [None] * 4

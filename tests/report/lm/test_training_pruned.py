@@ -1,19 +1,17 @@
 """Figures of models that lost heads: what the loss does, by how many, by which rule, and when in training."""
 
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from support import small_text
 from support.figures import rows_of
+from support.untrained import untrained
 
 from headway.config.experiment import Experiment
 from headway.report.charts.page import svg_of
-from headway.report.experiment.data import ArmResults, Finished, ReportData, arm_styles
+from headway.report.experiment.data import ReportData
 from headway.report.lm import training
 from headway.report.lm.report import LABORATORY
-from headway.stats.results import Results
 
 KEEPS = (0.75, 0.5)
 
@@ -37,27 +35,13 @@ STEPS = small_text.experiment(
 )  # fmt: skip
 
 
-def run(arm: str, seed: int, loss: float, heads: int, steps: int) -> Finished:
-    """A finished run that was never trained."""
-    spec = METHODS.arm("dense").resolved_spec
-    folder = SimpleNamespace(
-        name=arm, control=None, seed=seed, steps=steps, spec=spec, trained=spec,
-        metrics={"eval_loss_nats": loss, "total_heads": heads},
-        head_steps=list,
-    )  # fmt: skip
-    return Finished(run=cast(Any, folder), records=(), curves={}, task="")
-
-
 def material(of: Experiment, losses: dict[str, float], seeds: int = 3) -> ReportData:
-    found = arm_styles(of)
-    arms = []
-    for arm in of.arms:
-        heads = arm.expected_spec.model.layout.total  # type: ignore[attr-defined]
-        steps = arm.resolved_spec.declared_steps or 0
-        runs = [run(arm.name, s, losses[arm.name] + 0.01 * s, heads, steps) for s in range(seeds)]
-        arms.append(ArmResults(name=arm.name, style=found[arm.name], runs=tuple(runs)))
-    results = cast(Results, SimpleNamespace())
-    return ReportData(path=Path(), experiment=of, results=results, runs=(), arms=tuple(arms), timings={})
+    heads = {arm.name: arm.expected_spec.model.layout.total for arm in of.arms}  # type: ignore[attr-defined]
+    found = {
+        name: [{"eval_loss_nats": loss + 0.01 * seed, "total_heads": heads[name]} for seed in range(seeds)]
+        for name, loss in losses.items()
+    }
+    return untrained(of, found)
 
 
 LOSSES = {"dense": 2.0, "random-75": 2.2, "random-50": 2.6, "taylor-75": 2.0, "taylor-50": 2.1}
