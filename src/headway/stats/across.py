@@ -17,7 +17,7 @@ from headway.errors import ResultsError
 from headway.stats.case import Case
 from headway.stats.cells import Match, RunsOfArm, done, labels_of, runs_of_arms
 from headway.stats.contrasts import comparisons
-from headway.stats.results import SCHEMA, Results, judged_on
+from headway.stats.results import SCHEMA, Results, task_and_evaluation
 from headway.stats.sequential import Looking
 from headway.stats.warnings import warned, warnings_in_words, with_doubts
 from headway.store.directory import Store
@@ -161,7 +161,7 @@ def _why_not(mine: Mapping[int, Run], theirs: Mapping[int, Run], arm: Arm, basel
 def _differences(run: Run, other: Run) -> str:
     """Return the keys of task and evaluation in which two runs differ, with both values; empty for none."""
     texts = [each.execution.get("corpus") for each in (run, other)]
-    mine, theirs = (leaves(judged_on(each.spec)) for each in (run, other))
+    mine, theirs = (leaves(task_and_evaluation(each.spec)) for each in (run, other))
     if texts[0] is not None and texts[0] == texts[1]:
         for key in ("task.corpus", "task.validation"):  # paths; the digest of their tokens is the same
             mine.pop(key, None)

@@ -301,7 +301,7 @@ def _tasks(directory: Path, runs: Sequence[Run], task_of: Mapping[str, str]) -> 
     return {key: findings_part_of(done[0].spec).references(directory, key, done) for key, done in tasks.items()}
 
 
-def judged_on(spec: RunSpec) -> dict[str, Any]:
+def task_and_evaluation(spec: RunSpec) -> dict[str, Any]:
     """Return the task and the evaluation of a run."""
     content = spec.content()
     return {"task": content["task"], "evaluation": content.get("evaluation", {})}
@@ -309,7 +309,7 @@ def judged_on(spec: RunSpec) -> dict[str, Any]:
 
 def _task_digest(spec: RunSpec) -> str:
     """Return a digest that identifies the task on which a run is evaluated."""
-    return digest(judged_on(spec))
+    return digest(task_and_evaluation(spec))
 
 
 def _baselines(experiment: Experiment, tasks: Mapping[str, References]) -> Mapping[str, Mapping[str, float | None]]:
