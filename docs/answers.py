@@ -133,7 +133,14 @@ def write_gallery() -> None:
     """Write the table of answers, grouped as a reader thinks."""
     there = answers()
     lines = ["# Answers", "", "Each page answers one question. A JSON file beside the page has its numbers.", ""]
-    lines += ["[Four published sources](sources.md): each claim, and the results of Headway's runs.", ""]
+    lines += [
+        "**[Four published sources, claim by claim](sources.md)** is the shortest way to what Headway found. Every "
+        "claim stands there with the published number, Headway's number and the verdict.",
+        "",
+        "A comparison is *clear* if its interval excludes 0, *as good within 1 %* if the interval lies between −1 and "
+        "1 %, and otherwise *open*: no clear difference yet. An answer *in doubt* comes with its reason.",
+        "",
+    ]
     for group, names in GROUPS.items():
         rows = [name for name in names if name in there]
         if rows:

@@ -108,7 +108,7 @@ def untrained(experiment, told):
 def words_of(arms):
     return (
         f"These arms are no better than a bigram model, which only counts pairs of tokens: {arms}. Such models "
-        "cannot show what heads do, so draw no conclusions from comparisons with these arms. Train longer first."
+        "cannot show what heads do. Train longer before you draw conclusions about heads."
     )
 
 

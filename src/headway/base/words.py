@@ -52,7 +52,7 @@ AGREES, DOES_NOT_AGREE, NO_VERDICT, NOT_COMPARED = "agrees", "does not agree", "
 SMALL = "{phrase}, by less than {margin}"
 SENTENCE = "{sides}: {phrase}, {change} ({evidence})"
 STATEMENTS = (
-    "{n} published statements: {holds} hold, {fails} do not hold, {open} are undecided ({arms} arms, {seeds} seeds)"
+    "{n} published statements: {holds} confirmed, {fails} contradicted, {open} undecided ({arms} arms, {seeds} seeds)"
 )
 NO_SEEDS = "cannot be compared in {quantity}, since no seed has a result for every arm"
 AWAITED = "{evidence} of {awaited} needed"
@@ -123,7 +123,7 @@ WARNINGS = {
     ),
     "no_better_than_bigram": (
         "These arms are no better than a bigram model, which only counts pairs of tokens: {arms}. Such models cannot "
-        "show what heads do, so draw no conclusions from comparisons with these arms. Train longer first."
+        "show what heads do. Train longer before you draw conclusions about heads."
     ),
     "lost_text": (
         "{arm} has no loss in bits per byte: only {kept} % of the text can be restored from its tokens. Use a "

@@ -191,7 +191,7 @@ def test_the_report_says_what_becomes_of_the_published_statements(material: Repo
 
 def test_an_experiment_on_published_statements_answers_with_their_number(material: ReportData) -> None:
     said = [statement.sentence for statement in text.statements(material)]
-    counts = re.match(r"(\d+) published statements: (\d+) hold, (\d+) do not hold, (\d+) are undecided", said[0])
+    counts = re.match(r"(\d+) published statements: (\d+) confirmed, (\d+) contradicted, (\d+) undecided", said[0])
     assert counts
     n, *verdicts = map(int, counts.groups())
     assert n == sum(verdicts) == len(said) - 1
