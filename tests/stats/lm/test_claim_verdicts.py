@@ -201,7 +201,8 @@ def test_a_high_number_that_swapped_seeds_allow_tells_nothing() -> None:
             layer=0,
             seeds=seeds,
         )
-        ones = [Evidence(progress=progress, seed=seed, associations=[entry]) for seed in seeds]
+        elsewhere = replace(entry, metric="attention_diversity", seeds=(4,), per_series=(0.1,))  # probed in other runs
+        ones = [Evidence(progress=progress, seed=seed, associations=[elsewhere, entry]) for seed in seeds]
         (arm,) = _of_one(reading, {"arm-0": ones})
         assert arm.verdict == verdict
 

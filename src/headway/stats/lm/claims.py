@@ -62,8 +62,7 @@ class Evidence:
         """Return a number of the associations by layer; a run with few probes has only its whole training."""
         by_window: dict[Window, dict[int, float]] = {"whole": {}}
         for entry in self.associations:
-            value = number(entry)
-            if entry.metric == metric and value is not None:
+            if entry.metric == metric and (value := number(entry)) is not None:
                 by_window.setdefault(entry.window, {})[entry.layer] = value
         return by_window.get(window) or by_window["whole"]
 
