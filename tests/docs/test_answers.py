@@ -27,6 +27,8 @@ def test_the_gallery_names_every_answer_once():
     for name in THERE:
         assert text.count(f"| [{load(name).document.question}]({name}.md) |") == 1
         assert MADE["sentence"](name) in text
+    front = (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert f"[{len(THERE)} answers](docs/answers/README.md)" in front
 
 
 def test_a_changed_file_makes_an_answer_due():

@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 405_234,
-    "code lines": 38_853,
+    "tokens": 405_220,
+    "code lines": 38_847,
     "dense modules": 75,
     "functions above 400 tokens": 20,
     "comprehensions in 1,000 lines": 72,

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from headway.causal.effects import KINDS, Head, Kind
 from headway.causal.substitutes import Intervenable, StandIn, Substitutes, Tokens, sequence_losses, without
-from headway.config.lm.budget import forward_flops, parameters_of
+from headway.config.lm.budget import forward_flops, parameters_of, pattern_flops
 from headway.config.lm.model import TransformerModel
 from headway.models.attention import Attention
 from headway.models.trace import READ, Edits, Site, Trace
@@ -55,12 +55,9 @@ def shares_after_attention(model: TransformerModel, vocab_size: int, n_ctx: int)
         return 2 * n_ctx * sum(math.prod(p.shape) for p in matrices if p.name.startswith(begins))
 
     whole = left = forward_flops(model, vocab_size, n_ctx)
-    own, shares = 0 if model.mask == "future" else 1, list[float]()
-    for layer, heads in enumerate(model.layout.layers):
-        window = model.window(layer) or n_ctx
-        seen = sum(min(position + own, window) for position in range(n_ctx))
-        logits_and_contexts = 2 * 2 * heads.q_width * seen
-        left -= products(f"layers.{layer}.attention.") + logits_and_contexts
+    shares: list[float] = []
+    for layer in range(model.n_layers):
+        left -= products(f"layers.{layer}.attention.") + pattern_flops(model, layer, n_ctx)
         shares.append(left / whole)
         left -= products(f"layers.{layer}.mlp.")
     return shares

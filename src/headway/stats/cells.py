@@ -284,10 +284,10 @@ def titles_of(experiment: Experiment) -> dict[str, str]:
 
 def labels_of(experiment: Experiment) -> dict[str, str]:
     """Return the label of every arm by full name, those without a control first; an ambiguous label is a full name."""
-    arms = sorted(experiment.arms, key=lambda arm: arm.control is not None)
-    titles = {arm.full_name: title(arm, experiment) for arm in arms}
+    titles = titles_of(experiment)
     counts = Counter(titles.values())
-    return {name: label if counts[label] == 1 else name for name, label in titles.items()}
+    names = [arm.full_name for arm in sorted(experiment.arms, key=lambda arm: arm.control is not None)]
+    return {name: titles[name] if counts[titles[name]] == 1 else name for name in names}
 
 
 def done(arm: Arm, runs: RunsOfArm) -> list[Run]:

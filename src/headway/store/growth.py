@@ -127,9 +127,8 @@ def why_not_asked(directory: Path, run: Run, arm: Arm | None) -> str:
 def _changed(directory: Path, changed: Sequence[Run], arms: dict[str, Arm]) -> str:
     run, asked = changed[0], arms[changed[0].name].spec(changed[0].seed)
     drop = _drop(directory, list(dict.fromkeys(run.name for run in changed)))
-    if run.spec.plugins != asked.plugins and without(run.spec.content(), "plugins") == without(
-        asked.content(), "plugins"
-    ):
+    then, now = (without(spec.content(), "plugins") for spec in (run.spec, asked))
+    if run.spec.plugins != asked.plugins and then == now:
         return (
             f"{directory}: the code of its plugins was changed since arm {run.name} seed {run.seed} was run, and its "
             f"result may depend on it; {directory / 'plugins'} has the former code: restore it, choose another "

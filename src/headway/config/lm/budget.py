@@ -141,13 +141,16 @@ def forward_flops(model: TransformerModel, vocab_size: int, n_ctx: int) -> int:
         456
     """
     matrices = sum(math.prod(p.shape) for p in parameters_of(model, vocab_size) if _in_block(p))
-    attention = 0
-    for layer, heads in enumerate(model.layout.layers):
-        window = model.window(layer) or n_ctx
-        own = 0 if model.mask == "future" else 1  # as many keys later as earlier, without the query's own
-        attention += 2 * 2 * heads.q_width * _keys_seen(n_ctx, window, own)
+    attention = sum(pattern_flops(model, layer, n_ctx) for layer in range(model.n_layers))
     encoder = 0 if model.encoder is None else model.encoder * (vocab_size + model.embedding_width)
     return 2 * n_ctx * (matrices + encoder + (model.readout or vocab_size) * model.embedding_width) + attention
+
+
+def pattern_flops(model: TransformerModel, layer: int, n_ctx: int) -> int:
+    """Return the FLOPs of a layer's logits and contexts, for a sequence of `n_ctx` tokens."""
+    window = model.window(layer) or n_ctx
+    own = 0 if model.mask == "future" else 1  # as many keys later as earlier, without the query's own
+    return 2 * 2 * model.layout.layers[layer].q_width * _keys_seen(n_ctx, window, own)
 
 
 def _keys_seen(n_ctx: int, window: int, own: int) -> int:

@@ -79,7 +79,7 @@ def claims(
         comparisons: the comparisons, with their verdicts.
     """
     with_probe_loss = (entry for entry in associations if entry.loss == "probe_loss_nats")
-    of_arms = grouped(with_probe_loss, lambda entry: entry.arm)
+    of_arms, titles = grouped(with_probe_loss, lambda entry: entry.arm), titles_of(experiment)
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
         arms = [arm.full_name for arm in experiment.arms if arm.control == control and probed.get(arm.full_name)]
         evidence = {
@@ -89,7 +89,6 @@ def claims(
             ]
             for name in arms
         }
-        titles = titles_of(experiment)
         for claim in CLAIMS:
             for reading in claim.readings:
                 if any(reading.metric in run.progress.mean for ones in evidence.values() for run in ones):
