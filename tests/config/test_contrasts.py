@@ -43,7 +43,6 @@ def one(value):
             "it",
         ),
         ({"falling-low": 2, "flat": -2, "better": 0}, {"falling-low": 2, "flat": -2}, "it"),
-        ([["falling-low", "rising-low"], "flat"], {"falling-low": 0.5, "rising-low": 0.5, "flat": -1}, None),
     ],
 )
 def test_every_form_is_a_weighted_sum(value, weights, label):
@@ -96,9 +95,7 @@ def test_two_sides_never_have_the_same_name():
         ("falling-lo - flat", r"contrasts.it: there is no arm 'falling-lo'; did you mean falling-low"),
         ("wide-* - flat", r"contrasts.it: no arm fits 'wide-\*'; choose from: better, falling"),
         ("falling-low", r"'falling-low' was given; write 'one arm - another', with spaces around the dash"),
-        ("flat - better - flat", r"write 'one arm - another'"),
         (" - flat", r"its side 'first' is empty; name an arm, or several"),
-        ([[], "flat"], r"its side 'first' is empty"),
         (["flat", {"a": 1}], r"its side 'second' is \{'a': 1\}; give an arm, a pattern such as wide-\*, or a list"),
         (["flat"], r"1 sides were given; give two \(the second is subtracted\)"),
         ("falling-* - falling-low", r"falling-low is on both sides; leave it out of one"),
@@ -107,18 +104,14 @@ def test_two_sides_never_have_the_same_name():
             {"better": "flat", "than": "falling-low", "names": "flat"},
             r"contrasts.it.names: 'flat' was given; give two names",
         ),
-        ({"better": "flat", "than": "falling-low", "names": ["a", "a"]}, r"contrasts.it.names: .* give two names"),
         ({"than": "flat"}, r"contrasts.it.better: missing; name the arms of that side"),
         ({"than": "flat", "beter": "falling-low"}, r"contrasts.it.beter: there is no such key; did you mean better"),
         ({"flat": 1, "falling-low": -0.5}, r"its weights add up to 0.5; the weights of a contrast add up to 0"),
-        ({"flat": 0, "falling-low": 0}, r"no arm has a weight that is not 0"),
         ({}, r"no arm has a weight that is not 0; write it as 'one arm - another', \[first, second\]"),
         ({"flat": "1", "falling-low": -1}, r"contrasts.it.flat: '1' was given; a weight is a number"),
-        ({"flat": True, "falling-low": -1}, r"contrasts.it.flat: True was given; a weight is a number"),
         ({"flat": float("nan"), "falling-low": -1}, r"contrasts.it.flat: nan was given"),
         ({"falling-*": 1, "falling-low": -1}, r"falling-low has two weights; give it one"),
         (3, r"contrasts.it: 3 was given; write it as 'one arm - another'"),
-        (None, r"contrasts.it: None was given; write it as"),
     ],
 )
 def test_wrong_contrasts_get_errors_that_teach(value, message):
@@ -152,18 +145,3 @@ def test_wrong_contrasts_are_errors_of_the_document():
         document(contrasts={"more": "h5 - h2"})
     with pytest.raises(DeclarationError, match=r"contrasts: .* was given; give a mapping, keys with values"):
         document(contrasts=["h4 - h2"])
-
-
-def test_a_contrast_can_be_set():
-    experiment = load("icl-heads", settings=["contrasts.more=h8 - h2", "contrasts.many={better: [h4, h8], than: h1}"])
-    assert [(c.name, c.sides) for c in experiment.contrasts] == [("more", ("h8", "h2")), ("many", ("h4 and h8", "h1"))]
-
-
-@pytest.mark.parametrize("scale", ["laptop", "paper"])
-def test_head_progression_asks_for_its_order(scale):
-    contrasts = load("head-progression", scale=scale).contrasts
-    labels = ["descending - constant", "ascending - constant", "descending - ascending"]
-    assert [contrast.label for contrast in contrasts] == labels
-    for contrast in contrasts:
-        groups = [load("head-progression", scale=scale).arm(arm).group for arm in contrast.weights]
-        assert sorted(groups) == ["high", "high", "low", "low", "medium", "medium"]

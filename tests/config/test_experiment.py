@@ -4,8 +4,7 @@ import pytest
 
 from headway.config.document import ignored_by_controls, parse_seeds
 from headway.config.load import load, read_resolved, resolve
-from headway.config.regression import IclRun
-from headway.config.yaml import merge, read_file, shipped, write_yaml
+from headway.config.yaml import read_file, shipped, write_yaml
 from headway.errors import DeclarationError
 from headway.stats.lm.claims import CLAIMS
 
@@ -51,20 +50,6 @@ def steps(experiment, arm):
     return experiment.arm(arm).resolved_spec.training.steps
 
 
-@pytest.mark.slow
-def test_every_shipped_experiment_resolves_and_reads_back(tmp_path):
-    assert {"icl-heads", "icl-paper", "icl-anisotropic", "icl-two-tasks"} <= set(shipped())
-    for name in shipped():
-        experiment = load(name)
-        path = tmp_path / "experiment.yaml"
-        path.write_text(experiment.dump())
-        again = read_resolved(path)
-        assert experiment.name == name
-        assert experiment.question.endswith("?")
-        assert again.differences(experiment) == []
-        assert [a.resolved_spec.id for a in again.arms] == [a.resolved_spec.id for a in experiment.arms]
-
-
 def test_the_document_of_a_results_directory_is_an_experiment_like_any_other(tmp_path):
     path = tmp_path / "experiment.yaml"
     stored = {**load("icl-heads").plain(), "headway": {"versions": {"headway": "0.1.0"}}}
@@ -82,23 +67,6 @@ def test_every_shipped_experiment_resolves_at_every_scale(name, scale):
     labels = [arm.label for arm in experiment.arms]
     assert len(set(labels)) == len(labels)
     assert experiment.baseline in experiment.document.arms
-
-
-@pytest.mark.parametrize("scale", ["laptop", "paper"])
-def test_head_progressions_at_both_scales(scale):
-    experiment = load("head-progression", scale=scale)
-    assert experiment.baseline == "constant-medium"
-    assert {name: group.baseline for name, group in experiment.groups.items()} == {
-        height: f"constant-{height}" for height in ("low", "medium", "high")
-    }
-    for arm in experiment.selected:
-        scheme, _, height = arm.name.partition("-")
-        layout = arm.resolved_spec.model.layout
-        assert arm.label == str(layout)
-        assert arm.group == (None if height == "tenth" else height)
-        order = {"ascending": sorted(layout.n_heads), "descending": sorted(layout.n_heads, reverse=True)}
-        assert list(layout.n_heads) == order.get(scheme, [layout.n_heads[0]] * 4)
-    assert {"scaled-logits", "all-global", "padding-as-published"} <= set(experiment.document.controls)
 
 
 @pytest.mark.parametrize("scale", ["laptop", "paper"])
@@ -133,54 +101,6 @@ def test_x_rays_defects_are_chosen_alone_and_all_together(scale):
     assert together == {part: values for part, values in controls["as-published"].items() if part != "label"}
     chosen = experiment.select(arms=["heads-8"], controls=["as-*"])
     assert [arm.control for arm in chosen.selected] == [None, *controls]
-
-
-def test_x_ray_puts_the_published_setting_right():
-    experiment = load("x-ray", scale="paper")
-    run = experiment.arm("heads-8").spec(0)
-    model = run.model
-    assert (model.d_model, model.n_layers, model.mlp, model.positions, model.tied) == (
-        128,
-        6,
-        "relu",
-        "sinusoidal",
-        False,
-    )
-    assert (model.mask, model.logit_scale(0), model.norm_place, model.embedding_scale) == (
-        "past", 16**-0.5, "before", "none",
-    )  # fmt: skip
-    assert (run.task.n_ctx, run.task.tokenizer, run.training.batch_size) == (256, "bpe-5000", 64)
-    arms = {(arm.resolved_spec.model.layout.n_heads[0], arm.resolved_spec.model.dropout) for arm in experiment.selected}
-    assert arms == {(heads, dropout) for heads in (2, 4, 8, 16) for dropout in (0.0, 0.1)}
-    published = experiment.arm("heads-8+as-published").spec(0)
-    assert (published.model.logit_scale(0), published.model.embedding_init_std) == (128**-0.5, 1.0)
-    assert (published.training.steps, published.training.learning_rate, published.training.clip) == (222, 0.01, None)
-    assert published.probes.published
-
-
-def test_grouped_queries_differ_in_their_keys_alone():
-    layouts = [arm.resolved_spec.model.layout for arm in load("gqa").selected]
-    assert [layout.n_heads for layout in layouts] == [(8,) * 4] * 4
-    assert [layout.layers[0].n_kv_heads for layout in layouts] == [8, 4, 2, 1]
-
-
-def test_the_published_recipe():
-    experiment = load("head-progression", scale="paper")
-    run = experiment.arm("descending-low").spec(0)
-    assert (run.task.corpus, run.task.stories, run.task.tokenizer, run.task.held_out) == (
-        "tinystories", 250_000, "gpt2", 0.01,
-    )  # fmt: skip
-    training = run.training
-    assert (training.optimizer, training.learning_rate, training.epochs, training.betas) == (
-        "adamw",
-        5e-5,
-        1,
-        (0.9, 0.999),
-    )
-    assert (training.weight_decay, training.warmup_steps, training.lr_schedule, training.clip) == (0, 0, "linear", 1)
-    assert run.model.windows == (None, 256)
-    padded = experiment.arm("descending-low+padding-as-published").spec(0)
-    assert (padded.task.padding, padded.task.n_ctx, padded.training.batch_size) == ("published", 2048, 2)
 
 
 TEXT = {
@@ -248,13 +168,6 @@ def test_a_factor_of_a_whole_number_is_rounded():
     assert resolve({**TEXT, "arms": arms}).arm("short").resolved_spec.training.steps == 3
 
 
-def test_a_number_that_need_not_be_whole_is_not_rounded():
-    assert merge({"weight_decay": 1, "rotary_base": 5}, {"weight_decay": "x0.5", "rotary_base": "x0.5"}) == {
-        "weight_decay": 0.5,
-        "rotary_base": 2.5,
-    }
-
-
 @pytest.mark.parametrize("factor", ["x2", "x0.5", "x1e9", "x" + "9" * 500])
 @pytest.mark.parametrize("base", [10**400, float("inf"), float("nan"), 1e308])
 @pytest.mark.parametrize("key", ["steps", "learning_rate"])
@@ -265,7 +178,7 @@ def test_factors_of_huge_numbers_are_refused_in_words(key, base, factor):
         resolve({**content, "training": {**content["training"], key: base}}, settings=[f"training.{key}={factor}"])
 
 
-@pytest.mark.parametrize("label", [{"x": {}}, {"x": []}, {"x": None, "y": None}, [], 3])
+@pytest.mark.parametrize("label", [{"x": {}}, ["x"], 3])
 def test_labels_that_are_no_text_are_refused_in_words(label):
     with pytest.raises(DeclarationError, match="label"):
         resolve(changed(scales={}, arms={"one": {"label": label}, "two": {}}))
@@ -293,19 +206,6 @@ def test_only_learning_rates_stands_for_the_controls_that_begin_with_it():
     ]  # fmt: skip
     with pytest.raises(DeclarationError, match=r"no control 'rates-hal'; did you mean rates-half"):
         experiment.select(controls=["rates-hal"])
-
-
-def test_the_notebook_setting_is_the_published_one():
-    run = load("icl-heads").arm("h8").spec(4)
-    assert isinstance(run, IclRun)
-    assert (run.seed, run.model.n_heads, run.task.d_x, run.task.n_pairs) == (4, 8, 5, 40)
-    assert (run.training.steps, run.training.batch_size, run.training.learning_rate) == (500_001, 128, 1e-3)
-    assert run.evaluation.prompts == 100_000
-    lengths = run.evaluation.curve.grid(run.task.n_pairs)
-    assert lengths[0] == 1
-    assert lengths[-1] == 500
-    assert 40 in lengths
-    assert 38 <= len(set(lengths)) == len(lengths) <= 42
 
 
 def test_a_star_stands_for_whatever_fits():
@@ -354,11 +254,6 @@ def test_order_is_scale_then_set_then_arm_then_control():
     assert steps(resolve(BASE, settings=["arms.one.training.steps=8"]), "one") == 8
 
 
-def test_a_setting_that_an_arm_overrides_is_an_error_that_names_the_path():
-    with pytest.raises(DeclarationError, match=r"arm one sets it itself.*; set arms\.one\.training\.steps=\.\.\. too"):
-        resolve(BASE, settings=["training.steps=6"]).runs  # noqa: B018
-
-
 def test_a_setting_has_to_reach_the_arms_that_are_run_and_no_others():
     # Arm one has its own steps at this scale.
     experiment = resolve(BASE, settings=["training.steps=6"])
@@ -375,12 +270,6 @@ def test_a_setting_has_to_reach_the_arms_that_are_run_and_no_others():
         chosen.select(arms=["one"])
     both = resolve(BASE, settings=["training.steps=6", "arms.one.training.steps=6"])
     assert both.select(arms=["one"]).runs[0][0].resolved_spec.training.steps == 6
-
-
-def test_a_setting_of_a_part_of_what_an_unselected_arm_replaces():
-    arms = {"one": {"training": {"optimizer": "adam", "learning_rate": 0.1, "batch_size": 4, "steps": 10}}, "two": None}
-    experiment = resolve(changed(scales={}, arms=arms), settings=["training.momentum=0.5"])
-    assert experiment.select(arms=["two"]).runs[0][0].resolved_spec.training.momentum == 0.5
 
 
 def test_a_setting_that_changes_nothing_is_an_error():
@@ -501,20 +390,15 @@ def test_differences_name_the_keys_that_results_depend_on():
         ({"controls": {"c": {"task": {"d_x": 0}}}}, r"controls\.c\.task\.d_x: 0 was given"),
         ({"task": {"kind": "regresion"}}, "task.kind: 'regresion' is not known; did you mean regression"),
         ({"training": {"optimizer": "sgd"}}, "arm one: training.batch_size: missing"),
-        ({"seeds": 0}, "seeds: 0 was given"),
         ({"seeds": 10**20}, "seeds: 100000000000000000000 was given; give a number of at most 10000"),
         ({"arms": {"one": {"label": "x"}, "two": {"label": "x"}}}, "two arms have the label 'x'"),
-        ({"arms": {"one": {"label": ["x"]}, "two": {}}}, r"arms\.one\.label: \['x'\] was given; a label is text"),
         (
             {"groups": {"g": {"arms": ["one"], "baseline": "two"}}},
             "groups.g.baseline: 'two' is not an arm of the group",
         ),
-        ({"model": {"family": "icl", "n_heads": [2]}}, r"model.n_heads: \[2\] was given"),
-        ({"model": {"family": "icl", "n_heads": None}}, "model.n_heads: null was given"),
         ({"seeds": [1, 1]}, "must be one or more different numbers"),
         ({"published": [{"claim": "a", "says": "better"}]}, "says needs compares"),
         ({"published": [{"claim": "a", "says": "beter"}]}, "says: 'beter' is not known; did you mean better"),
-        ({"published": [{"clam": "a"}]}, "clam"),
         ({"groups": {"g": {"arms": ["one"], "baseline": "onee"}}}, "groups.g.baseline: there is no arm 'onee'"),
         (
             {"model": {"family": "icl", "n_heads": "two"}},
@@ -530,15 +414,14 @@ def test_wrong_documents_get_errors_that_teach(changes, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("training.steps", "write it as PATH=VALUE"),
         ("name=other", "cannot be set"),
         ("training.steps=0", "training.steps: 0 was given; give a number greater than 0"),
-        ("task.noise_variance=-1", "task.noise_variance: -1 was given; give a number of at least 0"),
         ("task.covariance={kind: power, rho: 1}", "covariance of x singular"),
         ("task.covariance={kind: matrix, rows: [[1, 1], [1, 1]]}", "singular or indefinite"),
         ("task.covariance={kind: matrix, rows: [[1, 2], [0, 1]]}", "not symmetric"),
         ("task.covariance={kind: matrix, rows: [[1]]}", "covariance has 1 rows but d_x is 2"),
         ("task.reads=[[0, 5]]", "must name one or more different coordinates"),
+        ("model.init=oppo_small_id", "n_heads is 1, which is odd; take 2 heads"),
         ("model.n_out=3", "model.n_out is 3 but task.d_y is 1"),
         ("training.learning_rate=.nan", "finite number"),
     ],
@@ -546,11 +429,6 @@ def test_wrong_documents_get_errors_that_teach(changes, message):
 def test_wrong_settings_get_errors_that_teach(settings, message):
     with pytest.raises(DeclarationError, match=message):
         resolve(changed(scales={}), settings=[settings])
-
-
-def test_odd_heads_for_opposite_halves():
-    with pytest.raises(DeclarationError, match=r"n_heads is 1, which is odd; take 2 heads"):
-        resolve(BASE, settings=["model.init=oppo_small_id"])
 
 
 def test_unknown_names_are_answered_with_near_ones(tmp_path):
@@ -638,7 +516,12 @@ def test_documents_of_before_ask_for_the_statements_of_the_shipped_experiment(na
     shown = {key: value for key, value in load(name).plain().items() if key != "statements"}
     (tmp_path / "experiment.yaml").write_text(write_yaml(shown))
     asked = bool(read_file(shipped()[name]).get("statements", False))
-    assert read_resolved(tmp_path / "experiment.yaml").statements == load(name).statements == asked
+    again, experiment = read_resolved(tmp_path / "experiment.yaml"), load(name)
+    assert again.statements == experiment.statements == asked
+    assert experiment.name == name
+    assert experiment.question.endswith("?")
+    assert again.differences(experiment) == []
+    assert [a.resolved_spec.id for a in again.arms] == [a.resolved_spec.id for a in experiment.arms]
 
 
 def test_many_arms_that_set_it_themselves_are_listed_once():
@@ -705,6 +588,8 @@ def test_every_experiment_on_text_has_a_quick_scale(name):
         assert mine.resolved_spec.model == theirs.resolved_spec.model
 
 
-def test_a_file_without_a_laptop_scale_has_no_quick_one():
-    with pytest.raises(DeclarationError, match="icl-heads has no scale 'quick'"):
-        load("icl-heads", scale="quick")
+def test_lengths_of_a_curve_differ_and_the_tasks_own_is_among_them():
+    run = load("icl-heads").arm("h8").spec(4)
+    lengths = run.evaluation.curve.grid(run.task.n_pairs)
+    assert (lengths[0], lengths[-1], run.task.n_pairs in lengths) == (1, 500, True)
+    assert 38 <= len(set(lengths)) == len(lengths) <= 42

@@ -10,7 +10,6 @@ from headway.base.files import ordinary
 from headway.config.load import read_resolved, resolve
 from headway.config.metrics import METRICS
 from headway.config.own_program import copy_to, keep
-from headway.config.plugins import allow_command, is_allowed_command
 from headway.errors import DeclarationError, ResultsError
 
 
@@ -100,7 +99,6 @@ def test_a_metric_has_the_name_that_records_give(tmp_path, metric):
         ({"run": "python train.py {heads}"}, "run has no {seed}, so all seeds would give one run"),
         ({"run": ""}, "run is empty"),
         ({"run": 'echo "{heads}" {seed}', "shell": True}, "leave them out: Headway quotes values"),
-        ({"run": "echo '{heads}' {seed}", "shell": True}, "leave them out: Headway quotes values"),
         ({"files": "train.py"}, "give a list, such as [train.py]"),
         ({"run": "python 'train.py {heads} {seed}"}, "close the quotes"),
         ({"run": "python train.py {heads} {layers} {seed}"}, "{layers} has no value"),
@@ -109,7 +107,6 @@ def test_a_metric_has_the_name_that_records_give(tmp_path, metric):
         ({"files": ["train.py", "model.py"]}, "task.files: model.py is not there"),
         ({"files": ["../train.py"]}, "is not a path below the folder"),
         ({"files": ["/etc/passwd"]}, "is not a path below the folder"),
-        ({"files": ["."]}, "is not a path below the folder"),
         ({"files": {"train.py": "abc"}}, "is no SHA-256; give files as a list of paths"),
         ({"records": "../metrics.jsonl"}, "is not a path below the folder"),
         ({"records": "loss (?P<loss"}, "is not a regular expression"),
@@ -143,12 +140,6 @@ def test_settings_of_another_laboratory_are_refused(tmp_path, over, said):
     with pytest.raises(DeclarationError) as error:
         loaded(tmp_path, {**document(tmp_path), **over})
     assert said in str(error.value)
-
-
-def test_another_command_is_not_allowed():
-    allow_command("run", {"a": "1"})
-    assert is_allowed_command("run", {"a": "1"})
-    assert not is_allowed_command("run", {"a": "2"})
 
 
 def test_a_command_with_another_value_is_not_allowed(tmp_path):

@@ -40,14 +40,6 @@ def test_a_task_of_a_file_is_a_task_like_others(write):
     assert experiment.plugins[0].sentence.endswith("): task echo")
 
 
-def test_an_experiment_is_given_as_a_mapping_too(write):
-    plain = {**DOCUMENT, "plugins": [], "task": {"kind": "parity", "n_bits": 3}}
-    assert headway.load(plain).arm("h1").spec(0).task.n_bits == 3
-    assert headway.load(plain, settings=["task.n_bits=4"]).arm("h1").spec(0).task.n_bits == 4
-    with pytest.raises(DeclarationError, match="given by its name or path, or as a mapping, and 7 is neither"):
-        headway.load(7)
-
-
 def test_paths_begin_where_the_file_stands_and_those_of_the_caller_where_he_is(write, tmp_path):
     write(ECHO, "below/mine.py")
     write(FIGURE, "figures.py")
@@ -147,17 +139,6 @@ def test_what_cannot_be_loaded_is_told_and_leaves_nothing(code, match, write):
     before = [dict(table) for table in tables]
     refused(match, code, write)
     assert [dict(table) for table in tables] == before
-
-
-def test_a_metric_of_heads_is_one_entry_of_one_table_and_leaves_nothing(write):
-    before = dict(HEAD_METRICS)
-    write("from headway import own\n@own.head_metric(sentence='s', high='h', null=0.0)\ndef query(of): pass\n")
-    plugin = plugins.load("mine.py")
-    assert "query" in HEAD_METRICS
-    assert {name: metric for name, metric in HEAD_METRICS.items() if name != "query"} == before
-    assert [entry.tables for entry in plugin.entries] == [((HEAD_METRICS, "query"),)]
-    remove_plugin(plugin)
-    assert before == HEAD_METRICS
 
 
 def test_a_name_of_another_plugin_says_whose_it_is(write):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.config.yaml import at_path, leaves, merge, read_yaml, write_yaml
+from headway.config.yaml import merge, read_yaml, write_yaml
 from headway.errors import DeclarationError
 
 
@@ -16,32 +16,25 @@ from headway.errors import DeclarationError
     [
         ("1e3", 1000),
         ("1E-3", 0.001),
-        ("1.0e3", 1000.0),
         ("50_000_000", 50_000_000),
         ("0x1F", 31),
         ("0o17", 15),
         ("012", 12),
         ("+1", 1),
-        ("-0x1F", "-0x1F"),
         ("0X1F", "0X1F"),
-        ("0o8", "0o8"),
         ("0b11", "0b11"),
         ("1:30", "1:30"),
         ("-.INF", -math.inf),
-        (".iNF", ".iNF"),
         ("inf", "inf"),
         ("tRUE", "tRUE"),
         ("NULL", None),
-        ("nULL", "nULL"),
         ("off", "off"),
         ("2024-11-01", "2024-11-01"),
-        ("12:30", "12:30"),
         ("yes", "yes"),
         ("true", True),
         ("~", None),
         ("1/d_x", "1/d_x"),
         (".5", 0.5),
-        ("-3", -3),
         ("'7'", "7"),
         ("3-6-12-24", "3-6-12-24"),
     ],
@@ -115,10 +108,6 @@ def test_a_mapping_that_changes_what_it_is_is_replaced_whole(chooser):
     assert merge(base, {"part": {chooser: "two"}}) == {"part": {chooser: "two"}}
     assert merge(base, {"part": {chooser: "one", "more": 2}}) == {"part": {chooser: "one", "size": 1, "more": 2}}
     assert merge(base, {"part": {"more": 2}}) == {"part": {chooser: "one", "size": 1, "more": 2}}
-
-
-def test_paths_and_leaves_are_inverse():
-    assert leaves(at_path("a.b.c", 3)) == {"a.b.c": 3}
 
 
 @pytest.mark.parametrize("text", ["a:\n\tb: 1\n", "a:\n  b: 1\n\tc: 2\n", "\ta: 1"])

@@ -2,8 +2,9 @@
 
 import pytest
 
-from headway.config.lm.head_units import heads_to_keep, units_of
+from headway.config.lm.head_units import heads_to_keep, spread_evenly, units_of
 from headway.config.lm.layout import HeadLayout
+from headway.config.lm.model import GptNeo
 from headway.errors import UserError
 
 PLAIN = units_of(HeadLayout.parse("4-0-2", 16))
@@ -58,3 +59,10 @@ def test_what_cannot_be_kept(keep, units, said):
     with pytest.raises(UserError) as error:
         heads_to_keep(keep, units)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(("heads", "number", "expected"), [(8, 8, "4-4"), ("8-4", 6, "4-2"), ("4:2-4:2", 4, "2-2")])
+def test_heads_are_expected_to_go_from_all_layers_alike(heads, number, expected):
+    found = spread_evenly(GptNeo(family="gpt-neo", d_model=48, n_layers=2, n_heads=heads), number)
+    assert found.layout.total == number
+    assert "-".join(map(str, found.layout.n_heads)) == expected

@@ -170,13 +170,6 @@ def test_heads_that_are_alone_in_their_layers_cannot_be_the_most_alike():
         small_text.experiment(arms={"dense": alone, "one": one}, baseline="dense")
 
 
-def test_of_a_pruned_run_it_is_not_known_how_many_can_go():
-    """A layer that has lost all of its heads has no last one."""
-    half = {**GROUPED, "init_from": {"arm": "dense", "prune": {"by": "taylor", "keep": 4}}}
-    few = {**GROUPED, "init_from": {"arm": "half", "prune": {"by": "alike", "keep": 2}}}
-    assert small_text.experiment(arms={"dense": GROUPED, "half": half, "few": few}, baseline="dense")
-
-
 def test_directories_that_have_what_is_refused_now_are_read(tmp_path):
     content = read_yaml(write_yaml(experiment().plain()))
     content["arms"]["small"] = {"init_from": {"arm": "dense", "prune": {"by": "alike", "keep": 1}}}
@@ -225,11 +218,6 @@ def test_the_one_layer_laboratory_has_no_starts():
         DeclarationError, match=r"arms.h2.init_from: only a transformer on tokens can start from another"
     ):
         resolve(content)
-
-
-def test_controls_do_not_start_from_anything():
-    with pytest.raises(DeclarationError, match=r"controls.c.init_from: there is no such key"):
-        small_text.experiment(controls={"c": {"init_from": {"arm": "falling"}}})
 
 
 def test_what_importance_costs_is_said():

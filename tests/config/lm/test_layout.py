@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.config.lm.layout import HeadLayout, LayerHeads, divisors
-from headway.config.lm.model import Llama
 from headway.errors import DeclarationError
 
 
@@ -40,7 +39,6 @@ def test_a_layouts_text_is_a_declaration_of_it(layout):
     ("declared", "text"),
     [
         (12, "12-12-12-12"),
-        ("12", "12-12-12-12"),
         ([3, 6, 12, 24], "3-6-12-24"),
         ([0, 6, 12, 0], "0-6-12-0"),
         (" 24 - 12-6 -3", "24-12-6-3"),
@@ -53,7 +51,6 @@ def test_a_layouts_text_is_a_declaration_of_it(layout):
         ("constant(96)", "24-24-24-24"),
         ("linear(4, 16)", "4-8-12-16"),
         ("linear(16, 4)", "16-12-8-4"),
-        ("linear(5, 5)", "4-4-4-4"),
         ("delight(4, 8)", "4-4-6-8"),
     ],
 )
@@ -106,34 +103,25 @@ def test_linear_schedules_always_divide(heads, d_model):
     [
         (50, r"n_heads 50: 768 is not divisible by 50; 48 and 64 are$"),
         ("3-6-50-24", r"768 is not divisible by 50; 48 and 64 are; the nearest layouts are 3-6-48-24 and 3-6-64-24$"),
-        ("50-5-5-1000", r"the nearest layouts are 48-4-4-768 and 64-6-6-768$"),
-        (1000, r"768 is not divisible by 1000; 768 is$"),
-        ("50:2-1-1-1", r"768 is not divisible by 50; 48 and 64 are$"),
         ("1-2", r"n_heads '1-2' names 2 layers, but n_layers is 4; make them equal"),
         ((1, 2, 3), r"n_heads names 3 layers, but n_layers is 4"),
         ((3, -1, 3, 3), r"n_heads: -1 was given; give 0 or more"),
         ("8:3", r"n_heads '8:3': 8 query heads cannot share 3 KV heads evenly; 2 and 4 can"),
-        ("8:0", r"8 query heads cannot share 0 KV heads evenly; 1 can"),
         ("8:9", r"8 query heads cannot share 9 KV heads evenly; 8 can"),
         ("2+0", r"'2\+0': a KV head without query heads; leave it out"),
         ("12x0", r"'12x0': d_head 0 is not a width; give 1 or more"),
         ("twelve", r"'twelve' is not a layer; join layers by dashes, each as 12, 8:2 \(KV heads\), 7x64 .* or 0"),
-        ("12-", r"names 2 layers"),
         ("12--3-3", r"'' is not a layer"),
         ("70000x1", r"a layer has at most 65,536 heads; give fewer"),
         ("ascendin(3)", r"there is no schedule 'ascendin'; did you mean ascending"),
         ("descending()", r"descending takes 1 positive number, as in descending\(90\)"),
-        ("descending(-90)", r"takes 1 positive number"),
         ("linear(4)", r"linear\(4\): linear takes 2 positive numbers, as in linear\(4, 16\)"),
-        ("linear(4, inf)", r"linear takes 2 positive numbers"),
         ("linear(4, b)", r"linear takes 2 positive numbers"),
         ("openelm(0.5, 1.0)", r"openelm\(...\) keeps d_head and varies the heads; give model.d_head, such as 64"),
         (
             "descending(91)",
             r"91 heads cannot be shared as 8-4-2-1 into divisors of 768; 90 \(48-24-12-6\) and 120 \(64-32-16-8\) can",
         ),
-        ("ascending(75)", r"60 \(4-8-16-32\) and 90 \(6-12-24-48\) can"),
-        ("constant(97)", r"97 heads cannot be shared as 1-1-1-1 into divisors of 768; 96 .* and 128 .* can"),
         ("constant(.5)", r"0.5 heads cannot be shared .*; 4 \(1-1-1-1\) can"),
     ],
 )
@@ -163,10 +151,3 @@ def test_kv_heads_twice():
 def test_impossible_layers_cannot_be_made(layer):
     with pytest.raises(DeclarationError, match="heads and d_head are 1 or more"):
         LayerHeads(**layer)
-
-
-def test_a_models_layout_is_checked_when_it_is_declared():
-    model = Llama(family="llama", d_model=64, n_layers=2, n_heads="4:2-0")
-    assert str(model.layout) == "4:2-0"
-    with pytest.raises(ValueError, match="64 is not divisible by 3; 2 and 4 are"):
-        Llama(family="llama", d_model=64, n_layers=2, n_heads=3)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.config.lm.layout import line, make_divisible, per_layer, widths
+from headway.config.lm.layout import make_divisible, per_layer, widths
 from headway.errors import DeclarationError
 
 
@@ -24,7 +24,6 @@ def test_a_number_a_list_or_text():
         ("5-6", "rank names 2 layers, but n_layers is 3; make them equal"),
         ((5,), "rank names 1 layer, but n_layers is 3"),
         (0, "rank: 0 was given; give 1 or more"),
-        ((5, -1, 2), "rank: -1 was given"),
     ],
 )
 def test_wrong_numbers(value, message):
@@ -68,7 +67,3 @@ def test_made_divisible(value, divisor):
     assert made % divisor == 0
     assert made >= max(divisor, 0.9 * value)
     assert made <= max(divisor, value + divisor)
-
-
-def test_a_line_over_one_layer_is_its_beginning():
-    assert line(4, 8, 1) == (4,)

@@ -24,11 +24,6 @@ def run(**parts):
     return parse_run({**RUN, **changed})
 
 
-def test_nothing_is_measured_unless_it_is_asked_for():
-    assert run().probes.chosen == ()
-    assert run(probes={"every": 3}).probes.chosen == ()
-
-
 @pytest.mark.parametrize("family", ["diversity", "patterns", "circuits", "published", "outputs"])
 def test_a_family_is_all_its_metrics(family):
     chosen = parse(HeadProbes, {family: True}).chosen
@@ -57,11 +52,6 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
             r"probes.metrics.0: 'qurey_cka' is not a metric of heads; did you mean query_cka",
         ),
         ({"probes": {"metrics": ["sink_score", "sink_score"]}}, "probes.metrics: sink_score appears twice; keep one"),
-        ({"probes": {"every": 0}}, "probes.every: 0 was given; give a number greater than 0"),
-        (
-            {"probes": {"dense_until": -1}},
-            "probes.dense_until: -1 was given; give a number of at least 0",
-        ),
         (
             {"probes": {"patterns": True}, "task": {"n_ctx": 3}},
             "probes: duplicate_token_score repeats random tokens, and task.n_ctx 3 has no room for two repeated "
@@ -76,16 +66,8 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
             "training.regularizers.0.metric: 'disagrement_output' is not known; did you mean disagreement_output",
         ),
         (
-            {"training": {"regularizers": [{"metric": "orthogonality", "wieght": 1.0}]}},
-            "training.regularizers.0.wieght: there is no such key; did you mean weight",
-        ),
-        (
             {"training": {"regularizers": [{"metric": "orthogonality"}, {"metric": "orthogonality", "weight": 2.0}]}},
             "training.regularizers: orthogonality appears twice; keep one",
-        ),
-        (
-            {"training": {"regularizers": [{"metric": "orthogonality", "weight": 0}]}},
-            "training.regularizers.0.weight: 0 was given; give a number greater than 0",
         ),
         (
             {"training": {"regularizers": [{"metric": "query_cka"}]}, "model": {"n_heads": "1-0"}},
@@ -101,7 +83,6 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
             "training.drophead: start and end are 0, so no head would ever be dropped; raise one, or leave",
         ),
         ({"training": {"drophead": {"start": 1}}}, "training.drophead.start: 1 was given; give a number less than 1"),
-        ({"training": {"drophead": {"turn": 1}}}, "training.drophead.turn: 1 was given; give a number less than 1"),
         (
             {"model": {"mask": "future"}, "samples": {}},
             "model.mask is future, and such a model cannot generate text; set samples to null",
@@ -110,12 +91,6 @@ def test_single_metrics_stand_beside_families_in_their_declared_order():
             {"model": {"mask": "future", "windows": [7, None]}},
             r"windows \[7, None\] reach back from a query, but mask is future; give windows \[null\]",
         ),
-        ({"model": {"mask": "futur"}}, "model.mask: 'futur' is not known; did you mean future"),
-        (
-            {"model": {"embedding_scale": "d_modl"}},
-            "model.embedding_scale: 'd_modl' is not known; did you mean d_model",
-        ),
-        ({"model": {"embedding_init_std": 0}}, "model.embedding_init_std: 0 was given; give a number greater than 0"),
     ],
 )
 def test_what_is_wrong_gets_an_error_that_teaches(parts, message):

@@ -1,7 +1,5 @@
 """The declared transformer: families, parameters by hand, and errors that teach."""
 
-import math
-
 import pytest
 
 from headway.config.lm.budget import parameters_of
@@ -55,12 +53,8 @@ def test_ranks_may_differ_by_layer_and_skip_layers_without_attention():
     ("changes", "message"),
     [
         ({"n_heads": None}, "n_heads: null was given; give a whole number, such as 8"),
-        ({"n_heads": [8, None, 2, 1]}, r"n_heads"),
         ({"n_heads": True}, "n_heads: true was given"),
-        ({"n_heads": 5}, "48 is not divisible by 5; 4 and 6 are"),
-        ({"d_head": 0}, "d_head: 0 was given; give a number greater than 0"),
         ({"windows": []}, r"windows: an empty list was given; give \[null\] for all keys"),
-        ({"windows": [0]}, r"windows.0: 0 was given; give a number greater than 0"),
         ({"attention_scale": "dhead"}, "attention_scale: .*d_head"),
         ({"attention_scale": 0}, "attention_scale: 0 was given"),
         ({"biases": ["mlp", "mlp"]}, r"biases \['mlp', 'mlp'\]: it names one of them twice; keep one"),
@@ -75,73 +69,11 @@ def test_ranks_may_differ_by_layer_and_skip_layers_without_attention():
         ({"ranks": {"q": 49}}, "ranks.q: 49 is above the width of layer 0's matrix, 48 x 48; give at most 48, or null"),
         ({"n_heads": "8x2", "ranks": {"o": 17}}, "ranks.o: 17 is above the width of layer 0's matrix, 48 x 16"),
         ({"ranks": {"up": "4-4-4"}}, "ranks.up names 3 layers, but n_layers is 4"),
-        ({"d_mlp": "openelm(1)"}, "openelm takes 2 or 3 positive numbers"),
-        ({"dropout": 1.0}, "dropout: 1.0 was given; give a number less than 1"),
         ({"emptied": [1]}, r"emptied \[1\] does not fit n_heads 8-4-2-1 at layer 1; list each layer"),
         ({"n_heads": "0-4-0-1", "emptied": [0, 0]}, r"emptied \[0, 0\] does not fit n_heads 0-4-0-1 at layer 0"),
-        ({"emptied": [4]}, r"emptied \[4\] does not fit n_heads 8-4-2-1 at layer 4"),
         ({"n_head": 3}, "n_head: there is no such key; did you mean n_heads"),
     ],
 )
 def test_wrong_models_get_errors_that_teach(changes, message):
     with pytest.raises(DeclarationError, match=message):
         neo(**changes)
-
-
-def shapes(model, vocab_size=10):
-    return {parameter.name: parameter.shape for parameter in parameters_of(model, vocab_size)}
-
-
-def test_parameters_of_one_layer_by_hand():
-    model = Gpt2(family="gpt-2", d_model=4, n_layers=1, n_heads="2:1", n_positions=3, d_mlp=5, tied=False, d_embed=2)
-    assert shapes(model) == {
-        "embedding.weight": (10, 2),
-        "positions.weight": (3, 4),
-        "layers.0.attention_norm.weight": (4,),
-        "layers.0.attention_norm.bias": (4,),
-        "layers.0.attention.q.weight": (4, 4),
-        "layers.0.attention.q.bias": (4,),
-        "layers.0.attention.k.weight": (2, 4),
-        "layers.0.attention.k.bias": (2,),
-        "layers.0.attention.v.weight": (2, 4),
-        "layers.0.attention.v.bias": (2,),
-        "layers.0.attention.o.weight": (4, 4),
-        "layers.0.attention.o.bias": (4,),
-        "layers.0.mlp_norm.weight": (4,),
-        "layers.0.mlp_norm.bias": (4,),
-        "layers.0.mlp.up.weight": (5, 4),
-        "layers.0.mlp.up.bias": (5,),
-        "layers.0.mlp.down.weight": (4, 5),
-        "layers.0.mlp.down.bias": (4,),
-        "norm.weight": (4,),
-        "norm.bias": (4,),
-        "readout.weight": (10, 2),
-    }
-
-
-def test_what_a_model_does_not_have_trains_nothing():
-    model = Llama(family="llama", d_model=4, n_layers=2, n_heads="0-2", mlp="none", norm_place="after", tied=True)
-    assert set(shapes(model)) == {
-        "embedding.weight",
-        "layers.1.attention_norm.weight",
-        *(f"layers.1.attention.{name}.weight" for name in "qkvo"),
-    }
-
-
-def test_positions_outside_the_lane_are_as_wide_as_the_embedding():
-    assert shapes(neo(d_embed=8, positions_in_lane=False))["positions.weight"] == (2048, 8)
-    assert shapes(neo(d_embed=8))["positions.weight"] == (2048, 48)
-
-
-def test_a_factors_bias_is_on_the_second():
-    found = shapes(neo(ranks={"o": 3, "down": 2}))
-    assert found["layers.0.attention.o.first.weight"] == (3, 48)
-    assert found["layers.0.attention.o.second.weight"] == (48, 3)
-    assert found["layers.0.attention.o.second.bias"] == (48,)
-    assert found["layers.0.mlp.down.first.weight"] == (2, 192)
-    assert "layers.0.attention.o.first.bias" not in found
-
-
-def test_heads_do_not_change_the_count():
-    counts = {sum(map(math.prod, shapes(neo(n_heads=n)).values())) for n in (1, "3-6-12-24", "48-24-12-6", 16)}
-    assert len(counts) == 1
