@@ -26,15 +26,6 @@ def test_each_text_is_its_first_half_twice():
     assert tokens.max() < 100
 
 
-def test_a_seed_gives_the_same_tokens_and_another_others():
-    assert np.array_equal(repeated_tokens(100, 7, 5, 3), repeated_tokens(100, 7, 5, 3))
-    assert not np.array_equal(repeated_tokens(100, 7, 5, 3), repeated_tokens(100, 7, 5, 4))
-
-
-def test_a_small_vocabulary_repeats_within_a_period():
-    assert set(repeated_tokens(3, 50, 1, 0)[0]) == {0, 1, 2}
-
-
 @pytest.mark.parametrize(
     ("given", "words"), [((0, 4, 1), "vocab_size 0"), ((9, 1, 1), "period 1"), ((9, 4, 0), "batch 0")]
 )
