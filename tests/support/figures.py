@@ -1,6 +1,7 @@
 """What every figure of every report keeps to, and what a figure shows."""
 
 from collections.abc import Iterable
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -8,6 +9,24 @@ import vl_convert
 
 from headway.report.charts.figure import Figure
 from headway.report.charts.page import svg_of
+
+
+class Elements(HTMLParser):
+    """What a browser would make of a page: tags with attributes, and the texts that follow each tag."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.texts.setdefault(tag, []).append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.tags:
+            self.texts[self.tags[-1][0]][-1] += data
 
 
 def rows_of(figure: Figure) -> list[dict[str, Any]]:

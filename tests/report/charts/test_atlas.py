@@ -9,7 +9,7 @@ from support.fabricate_scores import score, scores
 
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
-from headway.heads.scores import HeadScores, row_labels
+from headway.heads.scores import HeadScores
 from headway.report.charts.atlas import MARK, atlas
 from headway.report.charts.maps import colours
 from headway.report.charts.page import svg_of
@@ -61,7 +61,7 @@ def test_there_is_no_atlas_of_nothing():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("heads", [(12,) * 4, (64,) * 24, (768, 12), (1,), (2,)])
+@pytest.mark.parametrize("heads", [(64,) * 24, (768, 12), (1,)])
 def test_every_size_of_a_model_is_drawn_within_the_page(heads):
     chosen = ["output_dissimilarity", "attention_excess", "sink_score", "qk_effective_rank"]
     svg = svg_of(atlas(scores(heads, chosen)).spec)
@@ -75,24 +75,10 @@ def test_scores_that_are_all_the_same_or_partly_missing_are_drawn():
     assert svg_of(atlas({"sink_score": same, "copying_score": gaps}).spec)
 
 
-def test_attentions_of_an_encoder_and_decoder_are_shown_by_kind():
-    kinds = {"encoder.0.a": "encoder", "encoder.1.a": "encoder"}
-    kinds |= {f"decoder.{layer}.{of}": kind for layer in (0, 1) for of, kind in (("s", "self"), ("x", "cross"))}
-    labels = row_labels(kinds, kinds)
-    assert list(labels.values()) == [f"{kind} L{layer}" for kind in ("encoder", "decoder", "cross") for layer in (0, 1)]
-    values = {name: np.array([0.2, 0.4]) for name in kinds}
-    figure = atlas({"sink_score": HeadScores(metric="sink_score", values=values, n_rows=9)}, labels=labels)
-    rows = [row["row"] for row in tables(figure)[-1]]
-    assert list(dict.fromkeys(rows)) == list(labels.values())
-
-
-def test_values_that_are_nearly_the_same_are_not_made_to_differ():
+def test_values_that_are_nearly_the_same_are_not_made_to_differ_and_others_fill_the_scale():
     scale, _ = colours("nats", [np.array([2.549, 2.55, 2.551])])
     low, high = scale["domain"]
     assert low < 2.5 < 2.6 < high
-
-
-def test_values_that_differ_fill_the_scale():
     scale, _ = colours("nats", [np.array([2.0, 2.5, 3.0])])
     assert scale["domain"] == [2.0, 3.0]
 

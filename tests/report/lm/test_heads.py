@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.fabricate import material_of
-from support.fabricate_heads import DENSE, STEPS, as_published, fabricate_heads, otherwise, xray
+from support.fabricate_heads import STEPS, as_published, fabricate_heads, otherwise, xray
 from support.fabricate_text import fabricate_text, head_progression
 from support.figures import have_words_and_warn_of_nothing, rows_of
 
@@ -17,21 +17,21 @@ from headway.report.charts.figure import Figure
 from headway.report.charts.page import write_figures
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.first_screen import first_screen
-from headway.report.experiment.page import _found, figures, page
+from headway.report.experiment.page import _found, page
 from headway.report.lm import heads, published, report
 from headway.report.lm import samples as claims
 from headway.report.lm.common import heads_of
 from headway.report.lm.report import LABORATORY as text
 from headway.store.directory import Store
 
-SPARSE = (*range(30), *range(1000, STEPS + 1, 1000))
+PROBED = (*range(10), *range(2000, STEPS + 1, 2000))
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     path = tmp_path_factory.mktemp("xray") / "x-ray"
     chosen = xray().select(arms=["heads-2", "heads-4"], controls=["as-published-norm"])
-    return Store.open(fabricate_heads(path, chosen, steps=(*range(DENSE + 5), *range(1000, STEPS + 1, 1000))))
+    return Store.open(fabricate_heads(path, chosen, steps=PROBED))
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +39,9 @@ def material(store: Store) -> ReportData:
     return material_of(store)
 
 
-def fabricated(
-    tmp_path: Path, *, plant=as_published, chosen=("heads-4",), seeds=1, steps=SPARSE, **changes
-) -> ReportData:
+def fabricated(tmp_path: Path, *, plant=as_published, chosen=("heads-4",), seeds=1, **changes) -> ReportData:
     experiment = xray(**changes).select(arms=list(chosen), seeds=seeds)
-    return material_of(Store.open(fabricate_heads(tmp_path / "results", experiment, plant, steps=steps)))
+    return material_of(Store.open(fabricate_heads(tmp_path / "results", experiment, plant, steps=PROBED)))
 
 
 def drawn(material: ReportData, control: str | None = None) -> dict[str, Figure]:
@@ -94,10 +92,12 @@ def test_every_figure_has_words_draws_offline_and_warns_of_nothing(
 
 
 def test_the_film_is_a_gif_whose_last_frame_has_the_colours_of_the_last_probe(
-    material: ReportData, plain: dict[str, Figure], tmp_path: Path
+    material: ReportData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from PIL import Image
 
+    monkeypatch.setattr(published, "MOST_FRAMES", 12)
+    plain = drawn(material)
     paths = write_figures(tmp_path, [plain["heads-output-dissimilarity"]])
     assert [path.suffix for path in paths] == [".png", ".svg", ".pdf", ".gif"]
     frames = Image.open(paths[-1])
@@ -119,7 +119,7 @@ def test_the_film_is_a_gif_whose_last_frame_has_the_colours_of_the_last_probe(
 
 @pytest.mark.slow
 def test_the_association_is_of_what_a_seed_does_by_itself(tmp_path: Path) -> None:
-    figure = published.association(fabricated(tmp_path, seeds=4, steps=(*range(30), 1000, STEPS)))
+    figure = published.association(fabricated(tmp_path, seeds=4))
     points = sorted((row for row in rows_of(figure) if "own" in row), key=lambda row: row["layer"])
     # The loss was planted to show the wobble of layer 0.
     assert points[0]["own"] > 0.7 > 0.4 > points[0]["swapped"]
@@ -164,7 +164,7 @@ def test_regularised_arms_are_points_of_loss_and_diversity(tmp_path: Path) -> No
         "dropped": {"label": "DropHead", "training": {"drophead": {"start": 0.2, "end": 0.2, "turn": 0.5}}},
     }
     one = fabricated(tmp_path, chosen=tuple(arms), seeds=3, arms=arms, baseline="none")
-    figure = drawn(one)["loss-and-diversity"]
+    figure = published.against_loss(one.under(None))
     points = [row for row in rows_of(figure) if row["metric"] == "query_cka"]
     assert [row["what"] for row in points] == ["neither", "kept apart", "DropHead"]
     assert "query CKA (high: similar queries)" in str(figure.spec)
@@ -208,11 +208,11 @@ def test_courses_that_speak_against_them_are_told_too(tmp_path: Path) -> None:
     assert {verdicts[name] for name in against} == {"does not hold"}
 
 
-@pytest.mark.slow
-def test_the_page_folds_what_is_further_and_draws_it_when_opened(material: ReportData) -> None:
-    every = tuple(figures(material))
-    html = page(material, every)
-    folded = sum(figure.folded for figure in every if figure.part == heads.PART)
+def test_the_page_folds_what_is_further_and_draws_it_when_opened(
+    material: ReportData, plain: dict[str, Figure]
+) -> None:
+    html = page(material, tuple(plain.values()))
+    folded = sum(figure.folded for figure in plain.values() if figure.part == heads.PART)
     assert f"<summary>{folded} further figures: " in html
     assert 'folded.querySelectorAll("[data-chart]").forEach(draw)' in html
     assert "Published claims" in html
@@ -221,7 +221,7 @@ def test_the_page_folds_what_is_further_and_draws_it_when_opened(material: Repor
 @pytest.mark.slow
 def test_arms_without_probes_stand_beside_those_that_have_some(tmp_path: Path) -> None:
     chosen = xray().select(arms=["heads-2", "heads-4"], seeds=1)
-    path = fabricate_heads(tmp_path / "results", chosen, steps=SPARSE)
+    path = fabricate_heads(tmp_path / "results", chosen, steps=PROBED)
     shutil.rmtree(path / "runs" / "heads-2" / "seed-0" / "heads")
     found = drawn(material_of(Store.open(path)))
     assert {row["what"] for row in rows_of(found["heads-query-cka"])} == {"4 heads"}

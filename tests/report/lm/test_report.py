@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from support import stored
 from support.fabricate import material_of
-from support.fabricate_text import STEPS, data_lane, fabricate_text, head_progression, shipped
+from support.fabricate_text import data_lane, fabricate_text, head_progression, shipped
 from support.figures import have_words_and_warn_of_nothing, rows_of
 
 from headway.report.charts import intervals as labels
-from headway.report.charts.figure import SCHEME_COLOURS
 from headway.report.experiment.data import ReportData, arm_styles
 from headway.report.experiment.laboratory import by_task
 from headway.report.experiment.outcome import final_outcome
@@ -68,21 +67,6 @@ def test_points_are_labelled_with_layouts_and_the_tenth_is_not_in_the_fit(progre
     assert [label for label, row in points.items() if row["unfitted"]] == ["16-16-16-16"]
     assert "Hollow points are not used in a fit." in figure.caption
     assert any("as many parameters as points (3)" in row.get("note", "") for row in rows_of(figure))
-
-
-def test_a_scheme_has_one_colour_everywhere(progression: ReportData) -> None:
-    for arm in progression.arms:
-        assert (
-            arm.colour == SCHEME_COLOURS[arm.name.partition("-")[0] if arm.style.scheme != "constant" else "constant"]
-        )
-    dashes = {arm.style.dash for arm in progression.arms if arm.control is None}
-    assert len(dashes) == 4  # three groups, and none
-
-
-def test_an_arm_keeps_its_colour_under_a_control(lanes: ReportData) -> None:
-    colours = {arm.name: arm.colour for arm in lanes.arms}
-    assert all(colours[name.partition("+")[0]] == colour for name, colour in colours.items())
-    assert len(set(colours.values())) == 7
 
 
 def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progression: ReportData) -> None:
@@ -151,13 +135,6 @@ def test_the_table_names_the_baselines_where_there_are_several(progression: Repo
     assert which["ascending-high"] == which["descending-high"] != "12-12-12-12"
     assert which["constant-low"] == "–"
     assert "baseline" not in text_report.final(lanes.under(None)).columns
-
-
-def test_layers_of_equal_heads_are_no_question_of_heads(tmp_path: Path) -> None:
-    chosen = shipped("low-rank").select(arms=["full", "both-small", "both-small-deep"], seeds=1)
-    material = material_of(Store.open(fabricate_text(tmp_path / "rank", chosen)))
-    assert len({heads.total(arm) for arm in material.arms}) > 1
-    assert heads.loss_against_heads(material) is None
 
 
 @pytest.mark.parametrize(("n_tokens", "drawn"), [(350, {100, 200, 300}), (299, set()), (120, set())])
@@ -241,7 +218,7 @@ def test_the_axis_of_one_number_alone_has_a_length(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["head-progression", "head-scaling", "data-lane", "low-rank"])
+@pytest.mark.parametrize("name", ["head-scaling", "low-rank"])
 def test_every_shipped_experiment_has_a_report(name: str, tmp_path: Path) -> None:
     material = material_of(Store.open(fabricate_text(tmp_path / name, shipped(name))))
     assert {"final-loss", "learning"} <= set(names(material))
@@ -266,14 +243,3 @@ def test_every_seed_lies_inside_the_axis_of_loss_against_heads(tmp_path: Path) -
     low, high = figure.spec["layer"][-1]["encoding"]["y"]["scale"]["domain"]
     seeds = [value for arm in material.arms for value in arm.final("eval_loss_nats")]
     assert low < min(seeds) <= max(seeds) < high
-
-
-def test_curves_of_two_evaluations_are_not_drawn_larger(progression: ReportData) -> None:
-    def short(run):
-        return replace(run, records=tuple(r for r in run.records if r["step"] in (0, STEPS)))
-
-    arms = tuple(replace(arm, runs=tuple(map(short, arm.runs))) for arm in progression.under(None).arms)
-    figure = training.learning(replace(progression, arms=arms))
-    assert figure is not None
-    assert "hconcat" in figure.spec
-    assert "drawn larger" not in figure.caption

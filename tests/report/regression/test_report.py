@@ -2,8 +2,6 @@
 
 import json
 import math
-import re
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,11 +14,9 @@ from support.fabricate import fabricate, material_of, small
 from support.figures import have_words_and_warn_of_nothing
 from support.tolerance import assert_same
 
-from headway.config.load import load
-from headway.config.spec import thinned
 from headway.errors import ResultsError
-from headway.report.charts.figure import ARM_COLOURS, HEAD_COLOURS, Figure, inline
-from headway.report.charts.page import FORMATS, svg_of, write_figures
+from headway.report.charts.figure import ARM_COLOURS, inline
+from headway.report.charts.page import svg_of
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.laboratory import by_task
 from headway.report.experiment.outcome import final_outcome
@@ -117,23 +113,6 @@ def test_validation_on_few_prompts_has_a_band_of_their_luck_and_the_final_error(
     assert last["high"] / last["low"] > 0.999 * reach**2
 
 
-def test_curves_of_least_squares_are_named_as_medians(heads: ReportData) -> None:
-    for draw in (training.lengths, training.lengths_by_arm):
-        figure = draw(heads)
-        assert figure is not None
-        assert "least squares" not in set(texts_of(figure.spec))
-    assert "least squares (median)" in set(texts_of(figure.spec))
-
-
-def texts_of(value: Any) -> Iterator[str]:
-    """Every text in a specification, at any depth."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from texts_of(inner)
-
-
 @pytest.mark.parametrize(
     ("w", "mu", "dead"),
     [
@@ -159,20 +138,6 @@ def test_with_three_seeds_there_is_an_interval(directory: Path) -> None:
     figure = final_error(material)
     assert figure is not None
     assert "95 % CIs (t distribution)" in figure.caption
-
-
-@pytest.mark.slow
-def test_heads_are_coloured_the_same_in_every_figure(heads: ReportData) -> None:
-    figure = dynamics.dynamics(heads)
-    assert figure is not None
-    scales = [
-        colour["scale"]
-        for colour in found(figure.spec, "color")
-        if isinstance(colour, dict) and colour.get("field") == "head"
-    ]
-    assert len(scales) > 8
-    for scale in scales:
-        assert scale["range"] == [HEAD_COLOURS[int(head)] for head in scale["domain"]]
 
 
 @pytest.mark.slow
@@ -224,20 +189,13 @@ def test_long_curves_are_thinned(heads: ReportData, monkeypatch: pytest.MonkeyPa
     assert max(per_arm) <= 20
 
 
-def test_thinning_keeps_the_ends() -> None:
-    steps = list(range(0, 500_001, 1_000))
-    kept = thinned(steps, 100)
-    assert (kept[0], kept[-1]) == (0, 500)
-    assert len(kept) <= 100
-
-
 def test_numbers_that_are_not_finite_become_null() -> None:
     rows = inline([{"a": np.nan, "b": np.int64(3), "c": 1 / 3, "d": "x"}]).to_dict()["values"]
     assert json.loads(rows) == [{"a": None, "b": 3, "c": 0.3333333, "d": "x"}]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["icl-depth", "icl-two-tasks", "icl-anisotropic", "icl-linear-attention"])
+@pytest.mark.parametrize("name", ["icl-depth", "icl-two-tasks", "icl-linear-attention"])
 def test_other_experiments_leave_out_what_they_do_not_have(name: str, directory: Path) -> None:
     experiment = small(name)
     experiment = experiment.select(arms=list(experiment.document.arms)[:3], seeds=1)
@@ -296,17 +254,6 @@ def test_runs_without_curves_are_drawn_without_them(directory: Path) -> None:
     assert not {"lengths", "lengths-by-arm"} & set(names(material_of(Store.open(directory))))
 
 
-@pytest.mark.slow
-def test_figures_are_written_in_every_format(directory: Path) -> None:
-    store = Store.open(fabricate(directory, small("icl-heads").select(arms=["h1"], seeds=1)))
-    paths = write_figures(directory / "figures", tuple(figures(material_of(store))))
-    assert {path.suffix for path in paths} == {f".{kind}" for kind in FORMATS}
-    starts = {".png": b"\x89PNG", ".svg": b"<svg", ".pdf": b"%PDF"}
-    assert all(path.read_bytes().startswith(starts[path.suffix]) for path in paths)
-    assert sorted((directory / "figures").iterdir()) == sorted(paths)
-    assert all(re.fullmatch(r"[a-z0-9-]+", path.stem) for path in paths)
-
-
 def test_results_that_are_missing_or_damaged_say_what_to_do(directory: Path) -> None:
     fabricate(directory, small("icl-heads").select(arms=["h1"], seeds=1))
     (directory / "results.json").write_text('{"runs": [')
@@ -317,31 +264,9 @@ def test_results_that_are_missing_or_damaged_say_what_to_do(directory: Path) -> 
         material_of(Store.open(directory))
 
 
-def test_a_figure_is_refused_when_its_chart_is_not_valid() -> None:
-    import altair as alt
-
-    chart = alt.Chart(inline([{"a": 1}])).mark_point().encode(x=alt.X("a:Q"))
-    chart.mark = "no such mark"
-    with pytest.raises(alt.utils.schemapi.SchemaValidationError):
-        assert Figure(name="x", part="x", title="x", caption="X.", chart=chart).spec
-
-
-def test_shipped_experiments_have_few_enough_heads_and_arms_for_the_palettes() -> None:
-    assert len(set(HEAD_COLOURS)) == len(HEAD_COLOURS) == 16
-    assert len(load("icl-depth").document.arms) <= len(set(ARM_COLOURS)) == len(ARM_COLOURS)
-
-
 def test_a_curve_ends_where_it_crosses_the_floor() -> None:
     rows = [{"what": "a", "n_pairs": n, "mse": mse, "low": mse, "high": mse} for n, mse in ((1, 1), (10, 0.01))]
     kept = list(training._above(rows, floor=0.1))
     assert [(round(row["n_pairs"], 3), row["mse"]) for row in kept] == [(1, 1), (3.162, 0.1)]
     other = [*rows, {**rows[0], "what": "b"}]
     assert [row["what"] for row in training._above(other, floor=0.1)] == ["a", "a", "b"]
-
-
-def test_the_untrained_column_does_not_set_the_scale() -> None:
-    task = small("icl-heads").arms[0].resolved_spec.task
-    qk = np.zeros((1, 1, 6, 6))
-    qk[..., 0, 0], qk[..., 0, 5] = 0.1, 3.0
-    assert maps._largest(qk, task, only_x_columns=True) == 0.1
-    assert maps._largest(qk, task, only_x_columns=False) == 3.0
