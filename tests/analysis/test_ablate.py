@@ -6,10 +6,9 @@ import re
 import numpy as np
 import pytest
 import torch
-from support.induction import CONTEXT, on_its_task, read
 from support.planted import planted, texts
 from support.small_text import RAGGED, STORIES
-from support.tolerance import assert_same, nearly
+from support.tolerance import nearly
 from support.typed import verb
 
 import headway
@@ -85,26 +84,6 @@ def test_pieces_of_a_document_are_one_unit(ragged, tmp_path):
     assert len(one.exact.tokens) == 12
 
 
-def test_batches_change_nothing(found, ragged, text, monkeypatch):
-    import headway.causal.ablation
-
-    monkeypatch.setattr(headway.causal.ablation, "BATCH", 64)
-    other = headway.ablate(ragged, text=text, sequences=5, length=32, pairs=True)
-    nats = {"dtype": np.float32, "scale": found.loss_nats}  # effects are differences of losses
-    for kind in KINDS:
-        for one, two in (
-            (found.exact.single, other.exact.single),
-            (found.first_order, other.first_order),
-            (found.integrated, other.integrated),
-        ):
-            assert_same(np.concatenate(one[kind].per_sequence), np.concatenate(two[kind].per_sequence), **nats)
-        assert_same(found.exact.joint[kind], other.exact.joint[kind], **nats)
-        assert_same(found.pairs.per_sequence[kind], other.pairs.per_sequence[kind], **nats)
-    for one, two in zip(found.michel, other.michel, strict=True):
-        assert_same(one, two, dtype=np.float32)
-    assert found.pairs.heads == other.pairs.heads
-
-
 def test_every_effect_is_a_metric_of_the_atlas(found):
     assert list(found.scores) == list(HEAD_CAUSES)
     for name, score in found.scores.items():
@@ -134,42 +113,31 @@ def test_json_is_plain_sorted_and_whole(found):
 
 @pytest.mark.slow
 def test_the_verb_writes_a_page(ragged, text, tmp_path):
-    done = verb("ablate", ragged, "--text", text, "--sequences", 3, "--length", 24, "--pairs", cwd=tmp_path)
+    words = ("--text", text, "--sequences", 3, "--length", 24, "--pairs", "--circuit", "L0H0, L2H1")
+    done = verb("ablate", ragged, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("* Heads (zero ablation): ")
     assert done.stdout.endswith("page: results/ablate-ragged/ablate.html\n")
     folder = tmp_path / "results/ablate-ragged"
     assert {path.name for path in folder.iterdir()} == {"ablate.html", "ablate.json", "heads.safetensors", "figures"}
     there = {path.stem for path in (folder / "figures").glob("*.svg")}
-    assert there == {"effects", "effects-atlas", "estimates", "interactions"}
+    assert there == {"effects", "effects-atlas", "estimates", "interactions", "circuit"}
     page = (folder / "ablate.html").read_text()
     assert "<title>Ablation of heads: ragged · Headway</title>" in page
     assert "headway ablate " in page
-    assert "--pairs" in page
+    assert "--pairs --circuit" in page
+    assert "Loss with L0H0 and L2H1 alone" in page
     assert "note: intervals are over 3 sequences, too few to detect skewed effects." in done.stdout
-
-
-@pytest.mark.slow
-def test_a_circuit_has_a_sentence_a_figure_and_json(ragged, text, tmp_path):
-    words = ("--text", text, "--sequences", 3, "--length", 24, "--circuit", "L0H0, L2H1")
-    done = verb("ablate", ragged, *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    folder = tmp_path / "results/ablate-ragged"
     content = json.loads((folder / "ablate.json").read_text())
+    assert content["findings"][-1]["about"] == "circuit"
+    assert f"* {content['findings'][-1]['sentence']}\n" in done.stdout
     assert set(content["circuit"]) == set(KINDS)
-    for kind in KINDS:
-        found = content["circuit"][kind]
+    for found in content["circuit"].values():
         assert found["heads"] == ["L0H0", "L2H1"]
         assert found["all_other_circuits"] is True
         assert len(found["random_shares"]) == 14
         low, high = found["loss_nats"]["circuit_interval"]
         assert low < found["loss_nats"]["circuit"] < high
-    assert (folder / "figures/circuit.svg").exists()
-    page = (folder / "ablate.html").read_text()
-    assert "Loss with L0H0 and L2H1 alone" in page
-    assert content["findings"][-1]["about"] == "circuit"
-    assert f"* {content['findings'][-1]['sentence']}\n" in done.stdout
-    assert "--circuit" in page
 
 
 @pytest.mark.slow
@@ -199,31 +167,6 @@ def test_what_is_no_circuit_is_refused_before_anything_is_measured(ragged, text)
     assert told == []
 
 
-@pytest.mark.slow
-def test_json_is_alone_on_the_output(ragged, text, tmp_path):
-    done = verb("ablate", ragged, "--text", text, "--json", "--sequences", 2, "--length", 16, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["text"]["n_tokens"] == 32
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_a_run_of_headway(tmp_path):
-    results = tmp_path / "results"
-    from support.small_text import CONTENT
-
-    from headway.config.load import resolve
-
-    document = {**CONTENT, "name": "small", "question": "?", "arms": {"one": {}}, "baseline": "one"}
-    document.pop("seed")
-    store = headway.run(resolve(document), results, seeds=1, figures=False, progress=False)
-    (tmp_path / "a.txt").write_text(STORIES)
-    found = headway.ablate(store.run("one", 0).path, text=tmp_path / "a.txt", sequences=3)
-    assert found.name == "results-one-seed-0"
-    assert found.length == 24
-    assert len(found.exact.single["mean"].flat()) == 6
-
-
 def test_a_second_text_and_means_of_positions(ragged, text, tmp_path):
     (tmp_path / "other.txt").write_text("A fish swam up, and down, and up again, for it was bored of the reeds. " * 9)
     given = {"text": text, "reference": tmp_path / "other.txt", "sequences": 4, "length": 32}
@@ -250,30 +193,6 @@ def test_nothing_is_named_where_nothing_is():
     found = headway.ablate(model, text=inputs, reference=other)
     for finding in found.findings[:3]:
         assert finding.statements[0].kind == "no_change"
-
-
-def letters(seed):
-    """What its task is, and the targets: after the last letter, that which followed when it came before."""
-    given = np.concatenate([on_its_task(period, 150, seed + period) for period in range(2, CONTEXT)])
-    following = np.repeat([CONTEXT - period for period in range(2, CONTEXT)], 150)
-    targets = np.full_like(given, -1)
-    targets[:, -1] = np.take_along_axis(given, following[:, None], 1)[:, 0]
-    return given, targets
-
-
-@pytest.mark.slow
-def test_the_induction_model_needs_both_heads_and_the_destroyed_one_neither():
-    (tokens, targets), (other, _) = letters(0), letters(100)
-    trained, destroyed = (
-        headway.ablate(read(file), text=tokens, targets=targets, reference=other) for file in ("trained", "destroyed")
-    )
-    assert trained.loss_nats < 0.2
-    for finding in trained.findings[:3]:
-        assert "L0H0 " in finding.sentence
-        assert "L1H0 " in finding.sentence
-    for finding in destroyed.findings[:3]:
-        assert finding.statements[0].kind == "no_change"
-    assert abs(destroyed.exact.joint_mean("mean")) < 0.1
 
 
 def refused(said, *arguments, **options):
@@ -320,20 +239,6 @@ def test_the_text_itself_cannot_stand_in(ragged, text):
     refused("mean 'position' is not a kind of mean; did you mean positions", ragged, text=text, mean="position")
 
 
-def other_model(path, kind, config):
-    torch.manual_seed(0)
-    kind(config).save_pretrained(path)
-    return path
-
-
-def test_models_of_which_no_head_can_be_taken_yet(text, tmp_path):
-    transformers = pytest.importorskip("transformers")
-    sizes = {"vocab_size": 257, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
-    bert = transformers.BertConfig(**sizes, intermediate_size=32, max_position_embeddings=64)
-    path = other_model(tmp_path / "bert", transformers.BertForMaskedLM, bert)
-    refused("bert is a BertForMaskedLM, an encoder. .* they need a decoder", path, text=text)
-
-
 def test_what_is_no_model_of_ours(text):
     said = "give a path, a Headway model or a transformers model; a Linear was given, and its"
     refused(said, torch.nn.Linear(2, 2), text=text)
@@ -344,14 +249,6 @@ def test_what_is_no_model_of_ours(text):
         "the model has no tokenizer",
         Transformer(RAGGED, 257, initial_weights(RAGGED, 257, 0)).eval(), text=text,
     )  # fmt: skip
-
-
-def test_out_is_looked_at_before_anything_is_measured(ragged, text, tmp_path):
-    (tmp_path / "file").write_text("")
-    done = verb("ablate", ragged, "--text", "nowhere.txt", "--out", tmp_path / "file", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "this is a file; give a folder" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_targets_that_do_not_fit():

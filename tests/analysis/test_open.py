@@ -1,10 +1,6 @@
 """The model behind a path, what it writes, and the verbs `generate` and `export`."""
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,9 +8,9 @@ import torch
 from support import stored
 from support.stored import data
 from support.tolerance import assert_same
+from support.typed import verb
 
 import headway
-from headway.analysis.model import model_folder
 from headway.analysis.open import open_model
 from headway.data.tokenizer import trained_bpe
 from headway.errors import ResultsError, UserError
@@ -35,12 +31,6 @@ seeds: 1
 """
 
 
-def verb(*words, cwd, **options):
-    command = [sys.executable, "-m", "headway", *map(str, words)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=environment, **options)
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoints")
@@ -54,10 +44,6 @@ def runs(tmp_path_factory):
 def run(runs, tmp_path):
     """A run's folder that a test may spoil."""
     return shutil.copytree(runs / "ragged/seed-0", tmp_path / "runs/ragged/seed-0")
-
-
-def change(run, **changes):
-    stored.rewrite(run, **changes)
 
 
 @pytest.mark.slow
@@ -121,17 +107,17 @@ def test_an_empty_prompt_begins_a_text_and_the_end_of_text_ends_it(runs):
 
 
 def test_an_unfinished_run_says_how_far_it_is(run):
-    change(run, status="failed", message="out of memory")
+    stored.rewrite(run, status="failed", message="out of memory")
     with pytest.raises(
         UserError, match=r"seed-0: the run is failed \(out of memory\), and its checkpoint is of step 20"
     ):
         open_model(run)
     for file in (run / "checkpoint").iterdir():
         file.unlink()
-    change(run, status="interrupted", message="")
+    stored.rewrite(run, status="interrupted", message="")
     with pytest.raises(UserError, match=r"the run is interrupted, and it has no checkpoint yet; `headway run` on its"):
         open_model(run)
-    change(run, status="done", message="")
+    stored.rewrite(run, status="done", message="")
     with pytest.raises(ResultsError, match="the checkpoint of its last step is missing"):
         open_model(run)
 
@@ -192,19 +178,6 @@ def test_paths_that_hold_no_language_model(runs, tmp_path):
         open_model(runs / "../../tiny.yaml")
     with pytest.raises(UserError, match="it is a results directory with 2 runs; give one of them, such as"):
         open_model(runs.parent)
-
-
-def test_each_kind_of_folder_is_told_from_the_others(runs, tmp_path):
-    folder = runs / "ragged/seed-0"
-    found = [model_folder(path) for path in (folder, folder / "checkpoint")]
-    assert [(one.kind, one.path, one.name) for one in found] == [("run", folder, "out-ragged-seed-0")] * 2
-    for name, model_type, kind in (("ours", "gpt2", "own"), ("theirs", "bert", "other")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text(json.dumps({"model_type": model_type}))
-        assert (model_folder(tmp_path / name).kind, model_folder(tmp_path / name).name) == (kind, name)
-    (tmp_path / "ours/config.json").write_text("[]")
-    with pytest.raises(UserError, match=r"config.json: it is not a mapping, keys with values"):
-        model_folder(tmp_path / "ours")
 
 
 @pytest.mark.slow

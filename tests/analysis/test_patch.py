@@ -90,6 +90,8 @@ def test_by_position_the_sentence_says_that_it_is_a_sum():
     found = headway.patch(model, clean, corrupted, metric=metric, sites="z", by_position=True, paths=False)
     assert "Positions are patched one at a time, and their shares are summed." in found.sentences
     assert found.restored_interval("z").shape == (len(found.heads), 2)
+    assert found.effects["z"].shape == (len(found.heads), *clean.T.shape) == found.estimates["z"].shape
+    assert found.paths is None
 
 
 def test_intervals_of_shares_cover_at_their_rate():
@@ -134,15 +136,6 @@ def test_equal_heads_have_no_order_and_unknown_answers_no_shares(asks):
     if asks:
         assert sum(" restores " in " ".join(said) for said in unknown) <= known
     assert all("does not know" in made([0.5], 0.3, clean=-1.0, seed=s).sentences[0] for s in range(20))
-
-
-def test_by_position_there_is_a_number_for_each():
-    model, _, clean, corrupted, metric = pair()
-    given = {"sites": "z", "by_position": True, "paths": False}
-    found = headway.patch(model, clean[:2], corrupted[:2], metric=lambda x: x[:, -1, 0], **given)
-    assert found.effects["z"].shape == (len(found.heads), clean.shape[1], 2) == found.estimates["z"].shape
-    assert found.paths is None
-    assert metric is not None
 
 
 def test_what_is_refused_is_said():

@@ -64,6 +64,8 @@ def test_it_says_what_it_read_and_what_the_model_is(found):
     assert [(a.n_heads, a.d_head) for a in found.attentions] == [(4, 4), (2, 8), (1, 16)]
     assert list(found.labels.values()) == ["L0", "L1", "L2"]
     assert found.model["heads"] == "4-2-1"
+    assert {"copying_score", "qk_effective_rank", "induction_score", "duplicate_token_score"} <= set(found.scores)
+    assert len(found.composition.heads) == 7
 
 
 def test_the_text_is_one_ring_of_documents_with_the_end_of_text_between(ragged, text):
@@ -72,35 +74,6 @@ def test_the_text_is_one_ring_of_documents_with_the_end_of_text_between(ragged, 
     assert tokens.tolist() == [[97, 98, 256], [99, 100, 256]]
     short = opened.sequences(iter(["abcd"]), n=2, length=64)
     assert short.tolist() == [[97, 98, 99, 100, 256]]
-
-
-@pytest.mark.slow
-def test_what_batches_say_together_is_what_the_whole_text_says(ragged, text, found, monkeypatch):
-    from support.measuring import measure
-
-    import headway.analysis.xray
-
-    opened = open_model(ragged)
-    tokens = opened.sequences(iter([(STORY * 3).strip()] * 4), n=3, length=48)
-    whole = opened.trace(tokens)
-    for metric, score in measure(whole).items():
-        for name, value in score.values.items():
-            assert_same(found.scores[metric].values[name], value, what=metric, dtype=np.float32)
-    monkeypatch.setattr(headway.analysis.xray, "_BATCH", 48)
-    one_by_one = headway.xray(ragged, text=text, sequences=3, length=48)
-    for metric, score in one_by_one.scores.items():
-        for name, value in score.values.items():
-            assert_same(
-                found.scores[metric].values[name], value, what=metric, dtype=np.float32
-            )  # float32 passes of another batch size
-
-
-def test_shares_are_those_of_the_heads_contributions(ragged, found):
-    opened = open_model(ragged)
-    tokens = opened.sequences(iter([(STORY * 3).strip()] * 4), n=3, length=48)
-    for attention in opened.trace(tokens).attentions:
-        sizes = attention.contributions().detach().double().square().sum((0, 2, 3)).numpy()
-        assert_same(found.scores["output_share"].values[attention.name], sizes / sizes.sum(), dtype=np.float32)
 
 
 def test_shares_are_a_metric_with_the_even_split_as_their_null(found):
@@ -115,12 +88,6 @@ def test_shares_are_a_metric_with_the_even_split_as_their_null(found):
         score.values["layers.0.attention"], rel=1e-4
     )
     assert sum(found.to_json()["metrics"]["output_share"]["values"]["layers.1.attention"]) == pytest.approx(1, rel=1e-4)
-
-
-def test_circuits_and_repeated_tokens_are_measured_too(found):
-    assert {"copying_score", "qk_effective_rank", "induction_score", "duplicate_token_score"} <= set(found.scores)
-    assert found.composition is not None
-    assert len(found.composition.heads) == 7
 
 
 def test_a_layer_with_one_head_needs_two(found):
@@ -246,6 +213,7 @@ def test_out_is_looked_at_before_anything_is_measured(ragged, text, tmp_path):
     done = verb("xray", ragged, "--text", tmp_path / "nowhere.txt", "--out", tmp_path / "file", cwd=tmp_path)
     assert done.returncode == 2
     assert "this is a file; give a folder" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_the_page_is_one_file_that_fetches_nothing(written):
@@ -285,14 +253,6 @@ def test_the_files_hold_every_metric(written, found):
         found.scores["query_cka"].values["layers.0.attention"],
         dtype=np.float32,
     )
-
-
-@pytest.mark.slow
-def test_json_is_alone_on_the_output_and_writes_nothing(ragged, text, tmp_path):
-    done = verb("xray", ragged, "--text", text, "--json", "--sequences", 2, "--length", 32, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["text"]["n_tokens"] == 64
-    assert list(tmp_path.iterdir()) == []
 
 
 def foreign(path, kind, config):
@@ -396,12 +356,6 @@ def test_no_tokenizer(text, tmp_path):
     assert headway.xray(path, text=text, tokenizer="bytes", sequences=1, length=16).n_tokens == 16
 
 
-def test_a_tokenizer_that_does_not_fit(text, tmp_path):
-    path = folder(tmp_path / "small", tokenizer=False, vocab_size=200)
-    with pytest.raises(UserError, match="tokenizer bytes: the tokenizer has 257 tokens, but the model has 200"):
-        headway.xray(path, text=text, tokenizer="bytes")
-
-
 def test_tokens_outside_of_the_vocabulary(tmp_path):
     # The folder of another model's tokenizer: its size would fit, its tokens do not.
     opened = open_model(folder(tmp_path / "ours"))
@@ -461,14 +415,6 @@ def test_a_length_too_short_for_repeated_tokens(ragged, text):
     assert "a length of 3 is too short to repeat tokens, so there is no induction score" in found.notes
 
 
-def test_folders_that_hold_no_model(text, tmp_path):
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"empty: it is empty; give a run's folder"):
-        headway.xray(tmp_path / "empty", text=text)
-    with pytest.raises(UserError, match="there is no such folder"):
-        headway.xray(tmp_path / "nowhere", text=text)
-
-
 def test_a_model_whose_attention_cannot_be_traced_is_refused_before_it_runs(text, tmp_path, monkeypatch):
     transformers = pytest.importorskip("transformers")
     config = transformers.MambaConfig(vocab_size=257, hidden_size=16, num_hidden_layers=2, state_size=4)
@@ -482,15 +428,6 @@ def test_a_model_without_heads_has_nothing_to_measure(text, tmp_path):
     path = folder(tmp_path / "none", GptNeo(family="gpt-neo", d_model=16, n_layers=2, n_heads="0-0", n_positions=64))
     with pytest.raises(UserError, match="none has no attention heads: there is nothing to measure"):
         headway.xray(path, text=text)
-
-
-@pytest.mark.slow
-def test_a_users_error_of_the_verb_is_one_line_and_exit_2(ragged, tmp_path):
-    done = verb("xray", ragged, "--text", "nowhere.txt", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "error: text nowhere.txt: there is no such file" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("reset", [False, True])

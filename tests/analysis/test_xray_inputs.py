@@ -19,7 +19,6 @@ from headway.data import documents
 from headway.data.corpus import joined
 from headway.errors import UserError
 from headway.hf import redraw
-from headway.hf.read import check_own
 from headway.hf.write import export
 from headway.models.weights import initial_weights
 
@@ -221,9 +220,3 @@ def test_the_output_folder_is_tried_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"the page would go to results/, and: Headway cannot write"):
         check_out(None)
-
-
-def test_a_declaration_without_a_size_is_told_before_anything_is_read(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    with pytest.raises(UserError, match=r"n_(layer|embd) is missing; give it a value"):
-        check_own(tmp_path)
