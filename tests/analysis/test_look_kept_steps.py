@@ -87,11 +87,6 @@ def test_patterns_are_those_of_that_step_on_the_same_sequences(run, seen):
                 assert np.abs(packed.steps() / STEPS - attention.patterns()[0].numpy()).max() < 0.51 / STEPS
 
 
-def test_every_token_of_every_step_has_a_word(seen):
-    named = {token for kept in seen.kept for of in kept.circuits.of.values() for token, _ in of.copies}
-    assert named <= seen.words.keys()
-
-
 def test_a_run_that_kept_nothing_has_nothing_on_its_way(run, tmp_path):
     export(run.model().model, 257, run.weights(), tmp_path / "exported", bytes_tokenizer())
     other = look(tmp_path / "exported", tokens=np.arange(64).reshape(4, 16), **OPTIONS)

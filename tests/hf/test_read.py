@@ -212,20 +212,8 @@ def test_a_missing_key_is_named(gpt2):
 def test_what_is_no_folder_with_a_model(gpt2, tmp_path):
     with pytest.raises(UserError, match=r"nowhere: there is no such folder; give one with a config.json"):
         headway.hf.load(tmp_path / "nowhere")
-    (gpt2 / "model.safetensors").write_bytes(b"{}")
-    with pytest.raises(UserError, match=r"model.safetensors: it is damaged \(.*\); fetch or write it again"):
-        headway.hf.load(gpt2)
-    (gpt2 / "model.safetensors").rename(gpt2 / "pytorch_model.bin")
-    with pytest.raises(UserError, match=r"pytorch_model.bin, a pickle, which can run any code and is not read"):
-        headway.hf.load(gpt2)
-    (gpt2 / "pytorch_model.bin").unlink()
-    with pytest.raises(UserError, match=r"has no model.safetensors"):
-        headway.hf.load(gpt2)
     (gpt2 / "config.json").write_text("[]")
     with pytest.raises(UserError, match=r"config.json: it is not a mapping"):
-        headway.hf.load(gpt2)
-    (gpt2 / "config.json").unlink()
-    with pytest.raises(UserError, match=r"has no config.json; give a Hugging Face model folder"):
         headway.hf.load(gpt2)
 
 

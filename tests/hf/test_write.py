@@ -55,14 +55,6 @@ def test_loading_back_gives_the_same_bits(exported):
         assert torch.equal(back(TOKENS)[0], reference(model)(TOKENS)[0])
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_description_means_the_model_it_describes(name):
-    model = MODELS[name]
-    again = declared(json.loads(json.dumps(describe(model))), model.family)
-    assert describe(again) == describe(model)
-    assert (again.layout, type(again)) == (model.layout, type(model))
-
-
 @pytest.mark.parametrize("name", drawn.RAGGED)
 def test_what_no_stock_architecture_is_takes_its_layout_and_code_along(name, tmp_path):
     model = drawn.RAGGED[name]
