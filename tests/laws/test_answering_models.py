@@ -67,17 +67,6 @@ def test_counted_parameters_are_the_built_ones(model):
 
 
 @every_model
-def test_contributions_sum_to_what_attention_writes(model):
-    module, outputs = built(model), []
-    for layer in module.layers:
-        layer.attention.register_forward_hook(lambda *call: outputs.append(call[2][0]))
-    trace = module.trace(inputs_of(model))
-    for attention, output in zip(trace.attentions, outputs, strict=True):
-        total = attention.contributions().sum(1) + (0 if attention.b_O is None else attention.b_O)
-        assert_same(total, output)
-
-
-@every_model
 def test_a_later_input_changes_no_earlier_answer_and_the_class_token_sees_all(model):
     module, inputs = built(model), inputs_of(model)
     changed = inputs.clone()
@@ -85,16 +74,6 @@ def test_a_later_input_changes_no_earlier_answer_and_the_class_token_sees_all(mo
     before, after = (module(x)[0].detach() for x in (inputs, changed))
     assert torch.equal(before[:, :11], after[:, :11])
     assert not torch.allclose(before[:, -1], after[:, -1], atol=1e-6)
-
-
-@every_model
-def test_a_pass_layer_by_layer_is_the_pass(model):
-    module, inputs = built(model), inputs_of(model)
-    with torch.no_grad():
-        stream = module.entered(inputs)
-        for layer in range(model.n_layers):
-            stream = module.rest(stream, module.written(stream, layer), layer)
-        assert torch.equal(stream, module.hidden(inputs)[0])
 
 
 @every_model

@@ -75,40 +75,6 @@ def test_counted_parameters_are_the_built_transformers(name, arm):
     counted_is_built(load(name).arm(arm).spec(0))
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        {"n_heads": "8:2-0-3+1x5"},
-        {"n_heads": "openelm(0.5, 1.0)", "d_head": 4, "d_mlp": "openelm(0.5, 4.0, 8)"},
-        {"family": "gpt-2", "tied": False, "d_embed": 8, "lane": "switched"},
-        {"family": "gpt-2", "positions": "sinusoidal", "norm_place": "after"},
-        {"family": "gpt-2", "n_heads": "0-4-0", "emptied": [0]},
-        {"family": "gpt-2", "n_heads": "0-4-0", "emptied": [0, 2], "norm_place": "after"},
-        {
-            "family": "gpt-2",
-            "positions_in_lane": False,
-            "d_embed": 12,
-            "ranks": {"q": 3, "o": "1-2-3", "up": 5, "down": 4},
-        },
-        {"family": "llama", "ranks": {"up": 5}, "n_kv_heads": 2},
-        {"family": "llama", "mlp": "none", "norm": "none"},
-    ],
-    ids=str,
-)
-def test_counted_parameters_are_the_built_transformers_for_every_choice(model):
-    shape = {"family": "gpt-neo", "d_model": 32, "n_layers": 3, "n_heads": 4, "n_positions": 16}
-    counted_is_built(
-        parse_run(
-            {
-                "task": {"kind": "text", "corpus": "stories", "n_ctx": 16},
-                "model": {**shape, **model},
-                "training": {"optimizer": "adamw", "batch_size": 1, "steps": 1, "learning_rate": 0.1},
-                "seed": 0,
-            }
-        )
-    )
-
-
 def test_flops_of_a_small_model_by_hand():
     run = parse_run(
         {

@@ -62,7 +62,7 @@ def test_of_seven_models_on_the_curve_any_is_seldom_said_to_lie_off_it(n_seeds):
 def test_bands_of_few_seeds_cover(n_seeds):
     rng, totals = np.random.default_rng(0), np.array([16, 32, 64, 128])
     covered = []
-    for _ in range(500):
+    for _ in range(250):
         drawn = (
             np.exp(-0.05 * totals) + 2.5 + 0.01 * rng.normal(size=(n_seeds, 4)) + 0.02 * rng.normal(size=(n_seeds, 1))
         )

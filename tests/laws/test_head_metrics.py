@@ -127,37 +127,6 @@ def test_permuting_the_heads_permutes_the_scores(model):
 
 
 @every_model
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_padding_is_in_no_metric(model, side):
-    """A padded text scores what it scores alone, and raw sums over it count its rows alone."""
-    alone, n_pad = traced(model), 5
-
-    def padded(x, value=3.0):
-        return torch.nn.functional.pad(x, (0, 0, n_pad, 0) if side == "left" else (0, 0, 0, n_pad), value=value)
-
-    def longer(attention):
-        n = attention.q.shape[2]
-        inside = torch.ones(2, n, 1, dtype=torch.bool)
-        rows = padded(inside.float(), 0.0)[:, :, 0].bool()
-        mask = torch.zeros(2, n + n_pad, n + n_pad, dtype=torch.bool)
-        first = n_pad if side == "left" else 0
-        mask[:, first : first + n, first : first + n] = attention.mask
-        if side == "right":
-            mask[:, n:] = torch.ones(n_pad, n + n_pad, dtype=torch.bool).tril(n)
-        vectors = {name: padded(getattr(attention, name)) for name in "qkvz"}
-        return replace(attention, **vectors, mask=mask, rows=rows)
-
-    tokens = torch.nn.functional.pad(alone.tokens, (n_pad, 0) if side == "left" else (0, n_pad))
-    long = replace(changed(alone, longer), streams=tuple(padded(stream) for stream in alone.streams), tokens=tokens)
-    found, expected = scores(long), scores(alone)
-    agree(found, expected)
-    for name, score in expected.items():
-        assert found[name].n_rows == score.n_rows
-        for attention, null in score.null.items():
-            np.testing.assert_allclose(found[name].null[attention], null, rtol=0.05, atol=1e-9, err_msg=name)
-
-
-@every_model
 def test_scores_stay_in_their_units(model):
     for name, score in scores(traced(model)).items():
         metric = HEAD_METRICS[name]
@@ -189,21 +158,6 @@ OF_ALIKE = (
     *("query_cka", "query_cka_centred", "context_cka", "context_cka_centred"),
     *("context_dissimilarity", "output_dissimilarity", "disagreement_subspace", "disagreement_output"),
 )
-
-
-def test_orthogonal_heads_have_nothing_in_common():
-    """Heads that are each active at their own positions: no query, context or contribution of one meets another's."""
-    n_heads, n = 3, 12
-    random = torch.Generator().manual_seed(0)
-    own = (torch.arange(n) % n_heads == torch.arange(n_heads)[:, None]).double()[None, :, :, None]
-    q, z = (torch.randn(2, n_heads, n, 4, generator=random, dtype=torch.float64) * own for _ in range(2))
-    base = traced(MODELS["ragged"]).attentions[0]
-    W_O = torch.randn(n_heads, 4, 24, generator=random, dtype=torch.float64)
-    kv = {"k": torch.zeros(2, n_heads, n, 4).double(), "v": z, "kv_of": (0, 1, 2), "mask": None}
-    found = measure(Trace(attentions=(replace(base, q=q, z=z, W_O=W_O, **kv),)))
-    different = ~np.eye(n_heads, dtype=bool)
-    for name in ("query_cka", "context_cka", "context_dissimilarity", "output_dissimilarity"):
-        assert_same(found[name].values[base.name][different], 0.0, scale=1.0, what=name)
 
 
 @every_model

@@ -33,27 +33,6 @@ def test_permuting_the_pairs_changes_nothing(kind, bias):
     assert_same(module(x[:, order], y[:, order], x_query), module(x, y, x_query))
 
 
-@pytest.mark.parametrize(
-    "model",
-    [OneLayer(family="icl", n_heads=2, bias=True), Stack(family="icl-stack", n_heads=2, n_layers=1)],
-    ids=["one layer", "stack"],
-)
-def test_the_query_does_not_attend_to_itself(model):
-    """With values that are 0 at every pair, a query that saw itself would still write something."""
-    module = module_of(model)
-    with torch.no_grad():
-        if model.bias:
-            module.b_V.zero_(), module.b_O.zero_()
-        x, y, x_query = prompts()
-        assert module(torch.zeros_like(x), torch.zeros_like(y), x_query).abs().max() == 0
-
-
-def test_a_query_that_sees_itself_says_so():
-    module = module_of(Stack(family="icl-stack", n_heads=2, n_layers=1, attend_self=True))
-    x, y, x_query = prompts()
-    assert module(torch.zeros_like(x), torch.zeros_like(y), x_query).abs().min() > 0
-
-
 @pytest.mark.parametrize("kind", ATTENTION)
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_one_layer_stack_equals_the_one_layer_model(kind, bias):

@@ -27,30 +27,6 @@ def made_up(material):
     rows = [{"step": at, "n": at * at, "low": at, "high": 9} for at in range(4)]
     return panel(line_bands(rows, Axis("step", "so far"), Axis("n", "as many"), "teal"), 300, 200)
 """,
-    "points_with_intervals": """
-from headway import own
-from headway.report.charts.figure import panel
-from headway.report.charts.lines import Axis
-from headway.report.charts.intervals import ENDS, points_with_intervals
-
-@own.figure(title="Made up", caption="As many as there are.")
-def made_up(material):
-    rows = [{"arm": arm.label, "n": len(arm.runs), "low": 0, "high": 9} for arm in material.arms]
-    arms = Axis("arm", "so far", order=[arm.label for arm in material.arms])
-    return panel(points_with_intervals(rows, Axis("n", "as many"), arms, "teal", across=ENDS), 300, 200)
-""",
-    "strip": """
-from headway import own
-from headway.report.charts.figure import panel
-from headway.report.charts.lines import Axis
-from headway.report.charts.intervals import strip
-
-@own.figure(title="Made up", caption="As many as there are.")
-def made_up(material):
-    rows = [{"arm": arm.label, "n": run.seed} for arm in material.arms for run in arm.runs]
-    arms = Axis("arm", "so far", order=[arm.label for arm in material.arms])
-    return panel([strip(rows, Axis("n", "as many"), arms)], 300, 200)
-""",
     "head_map": """
 from headway import own
 from headway.report.charts.figure import panel

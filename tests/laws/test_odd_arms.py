@@ -5,7 +5,7 @@ The families are simulated by the thousand with `support.many_families`, which h
 
 import numpy as np
 import pytest
-from support.many_families import head_progression, judged, missed, of_odd_arms, star, wrong_in_plans
+from support.many_families import head_progression, judged, missed, of_odd_arms, order, star, wrong_in_plans
 
 from headway.stats.blocks import block_test
 
@@ -15,6 +15,7 @@ PLACES = {
     "4": (star(4), {}),
     "6": (star(6), {}),
     "13": (head_progression(), {"baseline": 4, "arm": 3}),
+    "order": (order(), {"baseline": 4, "arm": 3}),
 }
 
 
@@ -24,19 +25,14 @@ def wrong(family, kind):
 
 
 @pytest.mark.parametrize("kind", ["normal", "odd arm 30x", "odd baseline 8x"])
-@pytest.mark.parametrize("family", PLACES)
-def test_many_families_have_the_numbers_of_one(family, kind):
+@pytest.mark.parametrize(("family", "n"), [*((family, 3) for family in PLACES), ("13", 10), ("order", 10)])
+def test_many_families_have_the_numbers_of_one(family, n, kind):
     weights, _ = PLACES[family]
-    y = of_odd_arms(kind, 12, weights.shape[1], 4)
-    estimate, half = judged(y, weights, 0.02)
-    for place, runs in enumerate(y):
-        for one, middle, width in zip(
-            block_test(runs, weights, level=0.02).contrasts,
-            estimate[place],
-            half[place],
-            strict=True,
-        ):
-            assert one.interval == pytest.approx((middle - width, middle + width), rel=2e-3, abs=2e-3)
+    y = of_odd_arms(kind, 12, weights.shape[1], n)
+    for runs, middles, widths in zip(y, *judged(y, weights, 0.02), strict=True):
+        expected = np.stack((middles - widths, middles + widths), axis=1)
+        found = [one.interval for one in block_test(runs, weights, level=0.02).contrasts]
+        assert np.array(found) == pytest.approx(expected, rel=2e-3, abs=2e-3)
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])

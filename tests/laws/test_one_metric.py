@@ -1,4 +1,4 @@
-"""Laws of a metric of heads: one entry of one table is enough to stream, probe, test, keep and draw it."""
+"""Laws of a metric of heads: one entry of one table is enough to stream, probe, keep and draw it."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from support.measuring import measure
 from support.tolerance import assert_same
-from support.traces import VOCAB, of_other_order, out_of_range, small_model, traced
+from support.traces import VOCAB, small_model, traced
 
 from headway.config.head_metrics import HEAD_METRICS, HeadMetric, Null, OfSums, PerQuery, every_query
 from headway.config.lm.measurement import HeadProbes
@@ -87,12 +87,6 @@ def test_its_null_is_what_nothing_gives(metric):
         assert_same(
             value, np.broadcast_to(score.null[attention], value.shape), scale=1.0, what=attention, dtype=np.float32
         )
-
-
-def test_its_laws_are_tested(metric):
-    trace = traced()
-    assert list(of_other_order(metric.name, trace)) == []
-    assert list(out_of_range(metric, measure(trace, [metric.name])[metric.name])) == []
 
 
 def test_it_is_kept(metric):

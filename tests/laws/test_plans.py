@@ -9,21 +9,14 @@ from support.many_families import FAMILIES
 
 sys.path.append(str(ROOT / "benchmarks"))
 
-from calibration import followed, found_of_stated, runs, same_until, verdicts_until, wrong_until
+from calibration import followed, runs, same_until, verdicts_until
 
 from headway.stats.sequential import LookPlan, looks_until
-
-SWEEPS = 500
-
-
-@pytest.mark.slow
-def test_nothing_is_told_apart_that_is_alike():
-    assert wrong_until("order", "normal", 1.0, SWEEPS, 0) / SWEEPS <= 0.06
 
 
 @pytest.mark.slow
 def test_nothing_is_the_same_that_differs_by_the_margin():
-    assert same_until("order", "normal", 2.0, SWEEPS, 0) / SWEEPS <= 0.05
+    assert same_until("order", "normal", 2.0, 500, 0) / 500 <= 0.05
 
 
 @pytest.mark.slow
@@ -33,12 +26,6 @@ def test_so_many_more_seeds_settle_a_difference_as_often_as_is_stated(arms, n, m
     assert settled / n_open == pytest.approx(stated / n_open, abs=0.13)
     n_open, _, settled = followed(arms, n, margin, 0.5, 200, 1)
     assert settled / n_open > 0.6
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("family", "n", "least"), [("2 arms", 3, 0.75), ("order", 3, 0.7)])
-def test_differences_of_the_detectable_size_are_found_in_four_of_five_experiments(family, n, least):
-    assert least <= found_of_stated(family, n, SWEEPS, 0) / SWEEPS <= 0.85
 
 
 def test_an_arm_that_is_settled_takes_no_more_runs():

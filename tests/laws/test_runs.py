@@ -31,9 +31,9 @@ def undisturbed(tmp_path):
 
 @pytest.mark.slow
 def test_killed_at_any_operation_and_started_again_it_ends_with_the_same_bits(tmp_path, undisturbed):
-    whole = undisturbed(steps=12)
+    whole = undisturbed(steps=8)
     for number in itertools.count(1):
-        run = quadratic.fresh_run(tmp_path / str(number), steps=12)
+        run = quadratic.fresh_run(tmp_path / str(number), steps=8)
         code = faults.working(run, number, faults.die)
         if code == DONE:
             break
@@ -131,7 +131,7 @@ REAL = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("trainer", "steps"), [("fused", 60_000), ("torch", 2_000)])
+@pytest.mark.parametrize(("trainer", "steps"), [("fused", 60_000), ("torch", 1_000)])
 def test_the_laboratorys_runs_end_with_the_same_bits_too(tmp_path, trainer, steps):
     if trainer == "fused" and fused.available() is None:
         pytest.skip("the native code is not built")

@@ -81,8 +81,7 @@ def verdicts(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_layers", [4, 12])
-@pytest.mark.parametrize(("n_seeds", "together"), [(3, 0.0), (3, 0.5), (5, 0.0)])
+@pytest.mark.parametrize(("n_layers", "n_seeds", "together"), [(4, 3, 0.0), (12, 3, 0.5), (12, 5, 0.0)])
 def test_statements_on_layers_are_silent(n_layers: int, n_seeds: int, together: float) -> None:
     n = 400
     found = verdicts(n, n_layers, n_seeds, together=together)
@@ -102,9 +101,3 @@ def test_statements_on_r2_say_nothing_that_is_wrong(n_seeds: int) -> None:
     assert found["r2-high-early"]["holds"] == 0
     assert found["layer-0-predicts-badly"]["does not hold"] == 0
     assert (n - found["r2-falls-with-depth"]["cannot be told"]) / n <= 0.05
-
-
-def test_three_seeds_say_nothing_of_r2() -> None:
-    found = verdicts(3, 4, 3, associated=True)
-    for name in ("r2-high-early", "layer-0-predicts-badly", "r2-falls-with-depth"):
-        assert found[name] == {"cannot be told": 3}

@@ -1,6 +1,7 @@
 """Laws of transformers with ragged heads, over a grid of models that differ in every declared choice."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -20,13 +21,12 @@ from support.drawn_transformers import (
 from support.slow_attention import reference_attention
 from support.tolerance import assert_same
 
-from headway.config.lm.budget import parameters_of
+from headway.config.lm.budget import parameters_by_part, parameters_of
 from headway.config.lm.layout import HeadLayout
 from headway.config.lm.model import Gpt2, Ranks
 from headway.errors import UserError
 from headway.models.attention import KVCache, of_queries
 from headway.models.generate import generate
-from headway.models.trace import AttentionTrace
 from headway.models.transformer import Transformer
 
 
@@ -262,6 +262,9 @@ def test_counted_parameters_are_the_built_models(model):
     shapes = {name: tuple(parameter.shape) for name, parameter in built(model).named_parameters()}
     assert shapes == {parameter.name: parameter.shape for parameter in parameters_of(model, VOCAB)}
     assert built(model).state_dict().keys() == shapes.keys()
+    parts = parameters_by_part(model, VOCAB)
+    assert all(parts.values())
+    assert sum(parts.values()) == sum(math.prod(shape) for shape in shapes.values())
 
 
 @every_model
@@ -297,11 +300,6 @@ def test_a_map_of_full_rank_can_be_any_map():
         factors[f"layers.{layer}.attention.o.second.bias"] = factors.pop(f"layers.{layer}.attention.o.bias")
     there = logits_of(Transformer(full, VOCAB, factors).eval(), text())
     assert_same(there, logits_of(Transformer(model, VOCAB, weights).eval(), text()))
-
-
-def test_a_trace_is_of_one_kind_for_every_layout():
-    fields = {field.name for field in dataclasses.fields(AttentionTrace)}
-    assert {"name", "kind", "q", "k", "v", "z", "W_O", "b_O", "scale", "softcap", "mask", "bias"} <= fields
 
 
 # Where tokens attend to later ones, queries and keys are in step.

@@ -13,33 +13,11 @@ from support.tolerance import nearly
 from headway.stats.blocks import _residuals, block_test, prior_freedom
 
 STAR = np.array([[100.2, 99.6, 100.4], [101.5, 100.9, 101.3], [100.1, 100.3, 99.9], [99.0, 99.9, 98.7]])
-WILD = np.array(
-    [
-        [100.0, 100.4, 99.7],
-        [103.0, 98.2, 101.9],
-        [100.1, 100.3, 99.9],
-        [99.95, 100.45, 99.6],
-        [101.2, 101.7, 101.0],
-    ]
-)
-ORDER = np.array(
-    [
-        *([106.9, 107.4, 106.5], [106.7, 106.9, 106.4], [107.3, 106.2, 106.6]),
-        *([106.9, 107.2, 106.2], [106.0, 106.9, 106.3], [106.2, 107.0, 106.4]),
-        *([107.5, 106.5, 106.7], [107.4, 106.6, 107.0], [107.0, 106.6, 106.8]),
-    ]
-)
 
 
 def against_first(n):
     """Each arm but the first less the first."""
     return np.hstack([-np.ones((n - 1, 1)), np.eye(n - 1)])
-
-
-def of_order():
-    """Descending and ascending less constant, each a mean over three groups."""
-    schemes = np.tile(np.eye(3), 3) / 3
-    return np.stack([schemes[2] - schemes[1], schemes[0] - schemes[1]])
 
 
 def near(value, within=1e-6):
@@ -62,16 +40,8 @@ def test_a_complete_star():
     assert (found.spread.mean_square, found.spread.freedom) == (near(0.226389), 6)
     assert found.spread.prior_freedom == near(3.806125)
     assert found.spread.likeness == near(0.349391)
-    rows = [
-        (1.166667, 0.340747, 0.070871, 0.135109, (-0.798446, 3.131779), 3.022848),
-        (0.033333, 0.390962, 0.939503, 0.999378, (-2.221374, 2.288040), 3.468318),
-        (-0.866667, 0.484122, 0.285994, 0.378317, (-3.658637, 1.925304), 4.294767),
-    ]
-    for one, (estimate, se, p, p_family, interval, detectable) in zip(found.contrasts, rows, strict=True):
-        assert (one.estimate, one.se, one.p, one.freedom) == (near(estimate), near(se), near(p), near(2.096349))
-        assert one.p_family == near(p_family, 3e-3)
-        assert one.interval == (near(interval[0], 2e-3), near(interval[1], 2e-3))
-        assert one.detectable == near(detectable, 5e-3)
+    for one in found.contrasts:
+        assert one.freedom == near(2.096349)
         assert one.bound == near(exact_star_bound(3, one.freedom), 3e-3)
     second = block_test(STAR, against_first(4), level=0.0125).contrasts[1]
     assert second.bound == near(exact_star_bound(3, second.freedom, 0.0125), 1e-2)
@@ -92,45 +62,6 @@ def test_four_arms_of_which_spreads_are_alike():
     assert [(one.n_pairs, one.freedom) for one in missing.contrasts] == [(3, near(5 / 3)), (3, near(5 / 3)), (2, 1)]
     assert [one.se for one in missing.contrasts] == [near(x) for x in (0.012649, 0.013416, 0.015)]
     assert missing.correlation[0, 2] == near(0.408248)
-
-
-def test_an_arm_with_a_missing_seed():
-    star = STAR.copy()
-    star[3, 2] = np.nan
-    found = block_test(star, against_first(4))
-    assert (found.spread.mean_square, found.spread.freedom, found.spread.prior_freedom) == (
-        near(0.199417),
-        5,
-        near(3.510426),
-    )
-    assert [one.n_pairs for one in found.contrasts] == [3, 3, 2]
-    assert [one.estimate for one in found.contrasts] == [near(x) for x in (1.166667, 0.033333, -0.45)]
-    assert [one.se for one in found.contrasts] == [near(x) for x in (0.341006, 0.393700, 0.75)]
-    assert [one.freedom for one in found.contrasts] == [near(x) for x in (2.275911, 2.275911, 1)]
-    assert [one.bound for one in found.contrasts] == [near(x, 3e-3) for x in (5.368, 5.368, 12.706)]
-
-
-def test_a_wild_arm_is_judged_by_itself_and_spoils_no_other():
-    found = block_test(WILD, against_first(5))
-    assert found.wild == (1,)
-    assert (found.spread.mean_square, found.spread.freedom) == (near(0.010208), 6)
-    wild, *calm = found.contrasts
-    assert (wild.estimate, wild.se, wild.bound) == (near(1.0), near(1.616581), near(8.860200))
-    assert wild.interval == (near(-13.323229), near(15.323229))
-    assert [one.estimate for one in calm] == [near(x) for x in (0.066667, -0.033333, 1.266667)]
-    assert [one.se for one in calm] == [near(x) for x in (0.083666, 0.076376, 0.075277)]
-    assert [one.bound for one in calm] == [near(5.577725, 3e-3)] * 3
-
-
-def test_the_order_of_heads():
-    found = block_test(ORDER, of_order())
-    assert (found.spread.mean_square, found.spread.freedom) == (near(0.177917), 16)
-    descending, ascending = found.contrasts
-    assert (descending.estimate, descending.se, descending.freedom) == (near(-0.011111), near(0.183249), near(2.589487))
-    assert 3 * descending.se**2 == near(0.100741)
-    assert descending.interval == (near(-0.796756, 6e-4), near(0.774533, 6e-4))
-    assert (descending.detectable, ascending.detectable) == (near(1.177445, 2e-3), near(1.218294, 2e-3))
-    assert (ascending.estimate, ascending.se) == (near(0.177778), near(0.189606))
 
 
 @pytest.mark.parametrize(
@@ -184,22 +115,6 @@ def test_laws(rows):
         assert same.interval == (near(one.interval[0], 1e-6), near(one.interval[1], 1e-6))
         if moved.interval is not None:  # a spread as small as rounding may vanish in a larger number
             assert moved.interval == (near(one.interval[0], 1e-4), near(one.interval[1], 1e-4))
-
-
-def test_a_complete_block_has_the_residuals_of_least_squares():
-    y = np.random.default_rng(0).normal(50, 3, size=(5, 7))
-    arms, seeds = np.nonzero(np.ones_like(y))
-    design = np.hstack([np.eye(5)[arms], np.eye(7)[seeds]])
-    left = y.ravel() - design @ np.linalg.lstsq(design, y.ravel(), rcond=None)[0]
-    found = block_test(y, np.eye(5)[1:] - np.eye(5)[0])
-    assert found.spread.mean_square == nearly((left**2).sum() / 24)
-    assert found.spread.freedom == 24
-
-
-def test_copies_of_one_comparison_are_one():
-    alone, copies = (block_test(STAR[:2], np.repeat([[-1.0, 1.0]], n, axis=0)).contrasts[0] for n in (1, 4))
-    assert copies.bound == near(alone.bound, 2e-3)
-    assert copies.p_family == near(alone.p_family, 2e-3)
 
 
 def test_too_few_seeds_and_no_spread_have_no_interval():

@@ -15,7 +15,6 @@ from headway.config.load import resolve
 from headway.errors import ResultsError
 from headway.stats import regression, results
 from headway.stats.answer import answer
-from headway.stats.cells import matches_of
 from headway.store import checkpoint
 from headway.store.directory import Store
 from headway.store.run import unreliable_run
@@ -126,30 +125,6 @@ def matched(content):
 def test_the_whole_file(store):
     store.add("h1", [1.40, 1.45, 1.43]).add("h2", [0.67, 0.66, 0.68])
     content = results.build(store).to_json()
-    assert list(content) == [
-        *(
-            "schema",
-            "experiment",
-            "scale",
-            "primary",
-            "runs",
-            "baselines",
-            "tasks",
-            "comparisons",
-            "contrasts",
-            "families",
-            "fits",
-            "plain_curve",
-            "learning_rates",
-            "associations",
-            "claims",
-            "cautions",
-            "warnings",
-            "doubts",
-            "labels",
-            "notes",
-        )
-    ]
     assert (content["schema"], content["experiment"], content["scale"], content["fits"]) == (2, "small", None, [])
     row = content["runs"][4]
     assert list(row) == ["arm", "control", "group", "seed", "id", "status", "task", "metrics"]
@@ -210,13 +185,6 @@ def test_one_pair(store):
     assert comparison["verdict"] == "1 head vs 2 heads: too few seeds, evaluation MSE +100.0 % (1 seed)"
     assert comparison["outcome"] == "few"
     assert content["families"][0]["look"] == 1
-
-
-def test_two_seeds_are_too_few_to_say_and_three_are_not(store):
-    store.add("h1", [1.4, 1.5]).add("h2", [0.7, 0.8])
-    (comparison,) = results.build(store).comparisons
-    assert (comparison.outcome, comparison.interval) == ("few", None)
-    assert comparison.verdict == "1 head vs 2 heads: too few seeds, evaluation MSE +93.6 % (2 seeds)"
 
 
 def test_while_a_run_is_missing_there_is_no_verdict(store):
@@ -336,21 +304,6 @@ def test_another_task_is_not_judged_as_merit(store, calls):
     assert content["baselines"] == content["tasks"][content["runs"][0]["task"]]["baselines"]
 
 
-def test_groups_have_their_own_baseline_and_the_experiments_across():
-    groups = {"few": {"arms": ["h1", "h2"], "baseline": "h1"}, "many": {"arms": ["h4", "h8"], "baseline": "h4"}}
-    arms = {**DOCUMENT["arms"], "h8": {"model": {"n_heads": 8}}, "h9": {"model": {"n_heads": 9}}}
-    experiment = resolve({**DOCUMENT, "arms": arms, "groups": groups, "controls": {}, "baseline": "h1"})
-    assert [(m.arm.name, m.baseline.name, m.group) for m in matches_of(experiment)] == [
-        ("h2", "h1", "few"),
-        ("h8", "h4", "many"),
-        ("h4", "h1", None),
-        ("h8", "h1", None),
-        ("h9", "h1", None),
-    ]
-    without = resolve({**DOCUMENT, "arms": arms, "groups": groups, "controls": {}, "baseline": None})
-    assert [(m.arm.name, m.baseline.name) for m in matches_of(without)] == [("h2", "h1"), ("h8", "h4"), ("h4", "h1")]
-
-
 def test_a_baseline_that_was_not_run_is_missed_aloud(store):
     store.absent = ("h2",)
     content = results.build(store.add("h1", [1.0, 2.0]).add("h4", [1.0, 2.0])).to_json()
@@ -359,16 +312,6 @@ def test_a_baseline_that_was_not_run_is_missed_aloud(store):
         "These baselines have no runs, so nothing is compared with them: 2 heads (h2). Train them."
     ]
     assert list(answer(results.build(store))) == [], "the warning has said it"
-
-
-def test_several_baselines_that_were_not_run_are_one_line(tmp_path, calls):
-    groups = {"few": {"arms": ["h1", "h2"], "baseline": "h1"}, "many": {"arms": ["h2", "h4"], "baseline": "h4"}}
-    document = {**DOCUMENT, "groups": groups, "controls": {}, "baseline": None}
-    store = FakeStore(tmp_path, resolve(document), absent=("h1", "h4")).add("h2", [1.0, 2.0])
-    built = results.build(store)
-    assert built.warnings == (
-        "These baselines have no runs, so nothing is compared with them: 1 head (h1) and 4 heads (h4). Train them.",
-    )
 
 
 def test_pairs_that_were_executed_differently_are_warned_about(store):

@@ -89,28 +89,16 @@ def test_sentences():
     assert nothing == "4 heads vs 1 head: cannot be compared in it, since no seed has a result for every arm"
 
 
-def family(solved):
-    """Every arm against the first, of a table of (arm, seed)."""
-    arms = tuple(f"a{at}" for at in range(len(solved)))
-    everywhere = np.ones(solved.shape, bool)
-    cells = Cells(
-        arms=arms, seeds=tuple(range(solved.shape[1])), values=solved.astype(float), ended=everywhere, asked=everywhere
-    )
-    differences = [{arm: 1.0, arms[0]: -1.0} for arm in arms[1:]]
-    runs = {arm: {} for arm in arms}
-    asked = Question(of="comparisons", metric="solved", control=None, differences=differences, cells=cells, runs=runs)
-    return judged(asked, Looking(margin=1.0))[1]
-
-
 def test_pairs_that_no_seed_tells_apart_take_nothing_from_the_others():
     """The chance that anything is told where nothing is stays below its level, however rare it is to solve."""
     random = np.random.default_rng(3)
     none = np.zeros((6, 32), bool)
     planted = np.concatenate([none[:1], random.random((1, 32)) < 0.3, none])
-    assert [one.outcome for one in family(planted)] == ["apart"] + ["open"] * 6
-    assert family(planted)[0].p_family == family(planted)[0].p
+    _, found = looked_at(planted)
+    assert [one.outcome for one in found] == ["apart"] + ["open"] * 6
+    assert found[0].p_family == found[0].p
     wrong = sum(
-        any(one.outcome == "apart" for one in family(random.random((5, 32)) < share))
+        any(one.outcome == "apart" for one in looked_at(random.random((5, 32)) < share)[1])
         for share in (0.02, 0.1, 0.5, 0.9)
         for _ in range(100)
     )
@@ -128,15 +116,15 @@ def test_a_share_between_none_and_all_is_never_written_as_either():
 
 
 def looked_at(solved, plan=None, unfinished=()):
-    """What is said of yes and no by arm, at the seeds that ended."""
+    """The family and every arm against the first, of yes and no by arm and seed, at the seeds that ended."""
     values = np.array(solved, float)
     ended = np.ones(values.shape, bool)
     for arm, seed in unfinished:
         ended[arm, seed] = False
         values[arm, seed] = np.nan
-    arms = tuple("abc"[: len(values)])
+    arms = tuple(f"a{at}" for at in range(len(values)))
     cells = Cells(arms=arms, seeds=tuple(range(values.shape[1])), values=values, ended=ended, asked=np.ones_like(ended))
-    differences = [{arm: 1.0, "a": -1.0} for arm in arms[1:]]
+    differences = [{arm: 1.0, "a0": -1.0} for arm in arms[1:]]
     question = Question(of="comparisons", metric="solved", control=None, differences=differences, cells=cells, runs={})
     looks = Looking(margin=1.0, plan=plan, seeds=tuple(range(plan.looks[-1])) if plan else ())
     return judged(question, looks)

@@ -61,15 +61,6 @@ def test_a_learning_rate_that_moves_an_arm_by_more_than_the_arms_differ_is_told(
         ]
 
 
-def test_a_learning_rate_without_a_certain_gain_is_silent(tmp_path, calls):  # noqa: F811
-    controls = {"rates-double": {"training": {"learning_rate": 2e-3}}}
-    store = FakeStore(tmp_path, resolve({**DOCUMENT, "controls": controls}))
-    draw = np.random.default_rng(0)
-    for arm in ("h1", "h2", "h4", "h1+rates-double", "h2+rates-double", "h4+rates-double"):
-        store.add(arm, np.exp(0.01 * draw.standard_normal(3)).tolist())
-    assert not any("learning rate" in one for one in results.build(store).warnings)
-
-
 def test_a_fall_at_the_start_is_none_at_the_end(store):
     course = [{"step": 0, "eval_mse": 3.5}, {"step": 1000, "eval_mse": 1.0}]
     store.add("h1", noisy(1.0, 0), recorded=course).add("h2", noisy(1.0, 1), recorded=course)

@@ -1,6 +1,5 @@
 """Published statements on heads, judged on courses of training that were planted for and against them."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from headway.stats.answer import in_short
 from headway.stats.blocks import block_test
 from headway.stats.blocks import reading as reading_of
 from headway.stats.evidence import Comparison
-from headway.stats.lm.claim_verdicts import _known, _of_one, claims, overall_verdict
+from headway.stats.lm.claim_verdicts import _of_one, claims, overall_verdict
 from headway.stats.lm.claims import CLAIMS, Evidence, late_rise_beyond_layer_0
 from headway.stats.lm.diversity import EARLY, FEWEST_SEEDS, HeadProgress, LayerAssociation, ProbedRun, associations
 
@@ -205,13 +204,6 @@ def test_a_high_number_that_swapped_seeds_allow_tells_nothing() -> None:
         ones = [Evidence(progress=progress, seed=seed, associations=[elsewhere, entry]) for seed in seeds]
         (arm,) = _of_one(reading, {"arm-0": ones})
         assert arm.verdict == verdict
-
-
-def test_of_numbers_per_layer_those_that_every_seed_has_count() -> None:
-    seeds = [np.array([0.1, -0.1, np.nan]), np.array([-0.1, 0.2, 0.5]), None, np.array([0.0, 0.2, 0.5])]
-    assert _known(seeds).tolist() == [[0.1, -0.1], [-0.1, 0.2], [0.0, 0.2]]
-    assert _known([0.5, None, math.nan, 0.25]).tolist() == [[0.5], [0.25]]
-    assert _known([None]).size == 0
 
 
 def test_one_layer_that_falls_among_many_denies_and_the_interval_is_of_the_least() -> None:

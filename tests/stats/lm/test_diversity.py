@@ -136,12 +136,3 @@ def test_seeds_that_all_do_the_same_have_nothing_of_their_own() -> None:
     assert found is not None
     assert found.r2 == pytest.approx(r_squared(y, x))
     assert (found.r2_own, found.p) == (None, None)
-
-
-def test_the_order_of_seeds_does_not_matter() -> None:
-    ys, xs = related(np.random.default_rng(8), 4)
-    one, other = associate(ys, xs), associate(ys[::-1], xs[::-1])
-    assert one is not None
-    assert other is not None
-    assert (one.p, one.r2_own, one.beyond) == pytest.approx((other.p, other.r2_own, other.beyond))
-    assert one.per_series == other.per_series[::-1]
