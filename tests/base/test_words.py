@@ -73,18 +73,6 @@ def test_a_change_in_a_unit():
     assert "evaluation loss +0.02 (" in verdict_sentence(replace(own, unit=""))
 
 
-def test_a_factor_has_no_sign():
-    vast = replace(VERDICT, kind="worse", change=250.0, interval=(217.8, 286.9))
-    assert "evaluation loss larger by a factor of 251.0 (simultaneous 95 % CI 218.8 to 287.9;" in verdict_sentence(vast)
-
-
-def test_only_an_open_verdict_says_what_would_settle_it():
-    assert "would settle" not in verdict_sentence(VERDICT)
-    assert verdict_sentence(replace(VERDICT, kind="open")).endswith(
-        "; about 5 more seeds would settle it with a chance of about 80 %"
-    )
-
-
 STORED = {"directory", "failed", "damaged"}
 """Warnings that quote what was recorded."""
 

@@ -94,11 +94,9 @@ def test_what_a_run_would_refuse_is_refused_with_the_same_words(texts, task, mes
 
 
 TAKEN = [
-    {"corpus": "many.txt"},
     {"corpus": "many.txt", "tokenizer": "bpe-300"},
     {"corpus": "many.txt", "padding": "published"},
     {"corpus": "one.txt", "held_out": 0.1},
-    {"corpus": "few.txt", "held_out": 0.25},
     {"corpus": "few.txt", "validation": "many.txt"},
     {"corpus": "ids.npy", "tokenizer": "ids-100", "held_out": 0.1},
     {"corpus": "stories", "stories": 500},
@@ -116,7 +114,7 @@ def test_what_a_run_would_take_is_taken_with_the_same_words(texts, task):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", [{}, {"tokenizer": "bpe-300"}, {"padding": "published"}])
+@pytest.mark.parametrize("task", [{"tokenizer": "bpe-300"}, {"padding": "published"}])
 def test_where_there_is_plainly_enough_no_tokens_are_made(monkeypatch, task):
     def never(*arguments):
         raise AssertionError("tokens were made")

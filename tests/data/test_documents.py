@@ -96,16 +96,3 @@ def test_a_damaged_zipped_file_is_named(tmp_path, damage):
         UserError, match=r"a.txt.gz is not a complete gzip file \(.*\); zip it again, or give it unzipped"
     ):
         documents(path)
-
-
-def test_wrong_files_are_named_with_their_line(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n\n{"text": "two"')
-    with pytest.raises(UserError, match=r"a.jsonl, line 3: not JSON \("):
-        documents(tmp_path / "a.jsonl")
-    (tmp_path / "b.jsonl").write_bytes(b'{"text": "one"}\n\x89PNG\r\n\0')
-    with pytest.raises(UserError, match=r"b.jsonl is not a text: bytes that are not UTF-8 at offset 16 \(line 2\)"):
-        documents(tmp_path / "b.jsonl")
-    for name in ("empty.txt", "empty.jsonl"):
-        (tmp_path / name).touch()
-        with pytest.raises(UserError, match=rf"{name}: there is no text in it; give another corpus"):
-            documents(tmp_path / name)

@@ -33,7 +33,7 @@ def test_every_option_is_reached_and_read_back_once():
 
 @pytest.mark.slow
 def test_the_exact_entropy_is_the_mean_of_what_is_drawn():
-    nats = np.array([story(11, index).nats for index in range(5_000)])
+    nats = np.array([story(11, index).nats for index in range(3_000)])
     assert abs(nats.mean() - LANGUAGE.entropy_nats) < 4 * nats.std() / math.sqrt(len(nats))
 
 

@@ -220,9 +220,3 @@ def test_without_native_code_the_reference_draws(monkeypatch):
 def test_a_step_out_of_range_is_refused(step):
     with pytest.raises(UserError, match=f"step {step} has no data.*take a step in that range"):
         draw(TASKS["plain"], key=KEY, step=step, batch_size=1)
-
-
-def test_native_code_that_is_not_there_is_an_error(monkeypatch):
-    monkeypatch.setattr(native, "_loaded", lambda: (None, ""))
-    with pytest.raises(UserError, match="not built; install a C\\+\\+ compiler"):
-        native.library("base")

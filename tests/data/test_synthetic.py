@@ -28,21 +28,6 @@ def task_of(kind, **fields):
     return parse(TASKS[kind], {"kind": kind, **(fields or EVERY[kind])})
 
 
-@pytest.mark.parametrize("kind", EVERY)
-def test_a_batch_is_a_function_of_seed_and_step(kind):
-    np.random.seed(0)  # noqa: NPY002 - the global generator is what is watched
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
-    one, same = (open_examples(task_of(kind)).training_batch(3, 5, 6) for _ in range(2))
-    other, later = (open_examples(task_of(kind)).training_batch(*at, 6) for at in ((4, 5), (3, 6)))
-    assert np.array_equal(one.inputs, same.inputs)
-    assert np.array_equal(one.targets, same.targets, equal_nan=kind == "retrieval")
-    assert not np.array_equal(one.inputs, other.inputs)
-    assert not np.array_equal(one.inputs, later.inputs)
-    assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
-    assert one.asked.shape == (6, task_of(kind).n_ctx)
-    assert one.asked.any(1).all() or kind == "induction"
-
-
 @pytest.mark.parametrize("kind", LISTED)
 def test_a_batch_of_all_inputs_is_all_of_them_once(kind):
     task = task_of(kind)

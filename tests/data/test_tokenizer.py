@@ -9,10 +9,8 @@ import pytest
 import tokenizers
 from support.stored import data
 
-from headway.config.lm.text import TextTask
-from headway.data.corpus import STORIES_KEY, find_corpus
+from headway.data.corpus import STORIES_KEY
 from headway.data.grammar import story
-from headway.data.token_store import open_corpus
 from headway.data.tokenizer import Tokenizer, bytes_tokenizer, open_tokenizer, trained_bpe
 from headway.errors import UserError
 
@@ -204,15 +202,6 @@ def test_every_byte_without_a_byte_level_step_does_not_save_a_text(tmp_path):
         open_tokenizer(kept(tmp_path, tokenizers.models.BPE(vocabulary(*BYTES), [])), list)
 
 
-def test_a_word_level_tokenizer_without_an_unknown_token_is_refused_before_training(tmp_path):
-    (tmp_path / "words").mkdir()
-    folder = word_level(tmp_path / "words", "a", "dog")
-    (tmp_path / "text.txt").write_text("a dog\n<|endoftext|>\na cat\n<|endoftext|>\n" * 50)
-    task = TextTask(kind="text", corpus=str(tmp_path / "text.txt"), tokenizer=folder, n_ctx=8)
-    with pytest.raises(UserError, match=rf"tokenizer {folder}: its WordLevel model could lose parts of a text"):
-        open_corpus(task)
-
-
 def test_gpt2_without_a_network_says_what_to_give(monkeypatch):
     class Unreachable:
         @staticmethod
@@ -224,12 +213,3 @@ def test_gpt2_without_a_network_says_what_to_give(monkeypatch):
         UserError, match=r"gpt2: openai-community/gpt2 cannot be read from the hub \(OSError\); with no"
     ):
         open_tokenizer("gpt2", list)
-
-
-@pytest.mark.slow
-def test_real_stories_have_the_known_number_of_gpt2_tokens():
-    tokenizer = Tokenizer.load(data("gpt2-bpe"))
-    texts = list(find_corpus(str(data("tinystories/train.txt")), limit=None, asked="").documents())
-    assert len(texts) == 7_817
-    n = np.sum([len(ids) + 1 for ids in tokenizer.encode_many(texts)])
-    assert n == 1_596_080  # 1.61 M with the two line ends around each mark, which are no text of a document

@@ -149,12 +149,6 @@ def test_kernel_of_several_outputs_reads_each_outputs_coordinates():
         assert_same(fast[..., [k]], expected, dtype=np.float32)
 
 
-def test_linear_heads_are_one_step_of_gradient_descent():
-    prompts = prompts_of(TASKS["isotropic"])
-    heads = estimators.kernel(prompts, np.array([0.5, -0.2]), np.array([2.0, 1.0]), "linear-mean", LENGTHS)
-    assert_same(heads, estimators.gd(prompts, 0.8, LENGTHS), dtype=np.float32)
-
-
 def test_two_opposite_heads_of_small_w_are_debiased_gradient_descent():
     prompts = prompts_of(TASKS["isotropic"], n_pairs=200)
     w = np.array([0.01, -0.01])
@@ -218,25 +212,6 @@ def test_tuned_eta_is_best_on_its_prompts_and_near_theory(task):
         residual = prompts.y_query[:, None] - p
         np.testing.assert_allclose(np.einsum("nlk,nlk->lk", residual, p) / len(p), 0, atol=1e-6)
         np.testing.assert_allclose(eta, theory.best_eta(task, [10, 40], debiased=debiased), rtol=0.05)
-
-
-def test_the_order_of_pairs_changes_nothing():
-    prompts = prompts_of(TASKS["two outputs"])
-    order = np.random.default_rng(0).permutation(40)
-    shuffled = Prompts(
-        x=np.ascontiguousarray(prompts.x[:, order]),
-        y=np.ascontiguousarray(prompts.y[:, order]),
-        x_query=prompts.x_query,
-        y_query=prompts.y_query,
-        beta=prompts.beta,
-    )
-    qk, ov = random_circuits(TASKS["two outputs"], 2, 0.3)
-    for predict in (
-        lambda p: estimators.attend(p, qk, ov),
-        lambda p: estimators.debiased_gd(p, 0.9),
-        lambda p: estimators.ridge(p, 0.3),
-    ):
-        assert_same(predict(prompts), predict(shuffled), dtype=np.float32)
 
 
 def test_the_longest_prompt_is_the_default_and_chunks_leave_no_trace(monkeypatch):

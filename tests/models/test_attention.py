@@ -7,7 +7,7 @@ from support.tolerance import assert_same, nearly
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.config.lm.model import Gpt2
-from headway.models.attention import attend, of_queries, sees
+from headway.models.attention import attend, of_queries
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
 
@@ -24,10 +24,6 @@ def test_blocks_equal_the_reference(queries, keys, window):
     q, k, v = drawn(3, queries, keys, 5)
     there = reference_attention(q, k, v, scale=0.7, window=window)
     assert_same(attend(q, k, v, scale=0.7, window=window), there)
-
-
-def test_the_window_counts_the_query_itself():
-    assert sees(3, 4, 2, torch.device("cpu")).int().tolist() == [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
 
 
 def test_query_heads_find_their_keys():

@@ -226,7 +226,7 @@ for step in range(done, 20):
     with open("metrics.jsonl", "a") as file:
         file.write(json.dumps(record) + chr(10))
     open("state", "w").write(str(step + 1))
-    time.sleep(0.2)
+    time.sleep(0.1)
 """
 
 

@@ -63,8 +63,8 @@ def curve(events, name="train_loss_nats"):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "batch_size"),
-    [(MODEL, 8), (MODEL, 5), (DEEPER, 8), (ROTARY, 5), (ATTENDS, 8)],
-    ids=["joint-8", "joint-5", "smeared-8", "rotary-5", "future-8"],
+    [(MODEL, 8), (DEEPER, 8), (ROTARY, 5), (ATTENDS, 8)],
+    ids=["joint-8", "smeared-8", "rotary-5", "future-8"],
 )
 def test_each_is_the_run_that_it_would_be_alone(model, batch_size):
     """With equal inputs (all 8 once), and with inputs of their own; up to rounding."""
@@ -111,7 +111,7 @@ def test_a_member_that_diverges_leaves_the_others_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", [MODEL, DEEPER, ROTARY, ATTENDS], ids=["joint", "smeared", "rotary", "future"])
+@pytest.mark.parametrize("model", [MODEL, DEEPER], ids=["joint", "smeared"])
 def test_bits_depend_on_nothing_of_the_others(model):
     """Neither on who they are, nor on their numbers: so a failed member may be any, and stays a row."""
 
@@ -204,13 +204,3 @@ def test_runs_of_one_shape_differ_in_numbers_alone(change, same):
 )
 def test_what_is_trained_alone_has_no_shape(change):
     assert run_of(**change).batching.key is None
-
-
-def test_members_are_views_of_one_stack():
-    studies = open_together([run_of(0), run_of(1)], device="cpu")
-    before = [study.trainer.weights()["readout.weight"] for study in studies]
-    for study in studies:
-        study.trainer.advance(1)
-    after = [study.trainer.weights()["readout.weight"] for study in studies]
-    assert all(not np.array_equal(a, b) for a, b in zip(after, before, strict=True))
-    assert isinstance(studies[0].conclude().metrics["accuracy"], float)
