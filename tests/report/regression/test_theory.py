@@ -1,49 +1,40 @@
 """The figure of what a second head is worth: ratios of medians beside theory, and the sentence."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from headway.config.kinds import parse_run
 from headway.config.regression import RegressionTask
 from headway.report.regression.theory import Worth, _median, nearer, worth_statement, worths_of
 from headway.report.regression.theory import second_head as figure_of
 
 
-class FakeArm:
+def arm_of(d, n, heads, errors, noise=0.0):
     """As much of `ArmResults` as the figure reads."""
-
-    def __init__(self, d, n, heads, errors, noise=0.0):
-        from headway.config.kinds import parse_run
-
-        self.label, self.control, self.errors = f"{d} {n} {heads}", None, errors
-        task = {"kind": "regression", "d_x": d, "n_pairs": n, "noise_variance": noise}
-        training = {"optimizer": "adam", "learning_rate": 0.001, "batch_size": 8, "steps": 10}
-        model = {"family": "icl", "n_heads": heads, "n_out": 1}
-        spec = parse_run({"task": task, "model": model, "training": training, "seed": 0})
-        self.shown = type("Shown", (), {"run": type("Run", (), {"spec": spec})()})()
-
-    def by_seed(self, metric):
-        assert metric == "eval_mse_adjusted"
-        return dict(enumerate(self.errors))
-
-
-class FakeMaterial:
-    def __init__(self, *arms):
-        self.arms = arms
+    task = {"kind": "regression", "d_x": d, "n_pairs": n, "noise_variance": noise}
+    training = {"optimizer": "adam", "learning_rate": 0.001, "batch_size": 8, "steps": 10}
+    model = {"family": "icl", "n_heads": heads, "n_out": 1}
+    run = SimpleNamespace(spec=parse_run({"task": task, "model": model, "training": training, "seed": 0}))
+    values = {"eval_mse_adjusted": dict(enumerate(errors))}
+    shown = SimpleNamespace(run=run)
+    return SimpleNamespace(label=f"{d} {n} {heads}", control=None, shown=shown, by_seed=values.__getitem__)
 
 
 @pytest.fixture
 def material():
     errors = [1.0, 1.1, 0.9, 1.05, 0.95, 1.0]
-    return FakeMaterial(
-        FakeArm(5, 40, 1, [2.15 * e for e in errors]),
-        FakeArm(5, 40, 2, errors),
-        FakeArm(5, 200, 1, [2.8 * e for e in errors[:-1]] + [1.0]),  # one that did not move
-        FakeArm(5, 200, 2, errors),
-        FakeArm(5, 40, 1, errors, noise=1.0),
-        FakeArm(2, 40, 2, errors),
+    arms = (
+        arm_of(5, 40, 1, [2.15 * e for e in errors]),
+        arm_of(5, 40, 2, errors),
+        arm_of(5, 200, 1, [2.8 * e for e in errors[:-1]] + [1.0]),  # one that did not move
+        arm_of(5, 200, 2, errors),
+        arm_of(5, 40, 1, errors, noise=1.0),
+        arm_of(2, 40, 2, errors),
     )
+    return SimpleNamespace(arms=arms)
 
 
 def test_tasks_with_one_and_with_two_heads_are_told_by_the_median_ratio(material):
@@ -77,8 +68,8 @@ def test_the_figure_says_what_it_tends_to(material):
 
 
 def test_one_task_makes_no_figure(material):
-    assert figure_of(FakeMaterial(*material.arms[:2])) is None
-    assert worth_statement(FakeMaterial(*material.arms[:2])) == ()
+    assert figure_of(SimpleNamespace(arms=material.arms[:2])) is None
+    assert worth_statement(SimpleNamespace(arms=material.arms[:2])) == ()
 
 
 def test_fewer_than_six_seeds_have_no_interval():
