@@ -88,15 +88,6 @@ def test_the_verb_gives_json(neox, text, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_circuit_of_theirs(neox):
-    tokens = np.random.default_rng(0).integers(0, 257, (6, 20))
-    found = headway.circuit(neox, ["L0H1", "L1H3"], text=tokens[:3], reference=tokens[3:], draws=4)
-    assert found.none != found.whole
-    assert len(found.random_shares) == 4
-    with pytest.raises(UserError, match=r"L1H4 is not a head of the model; give some of the heads of the"):
-        headway.circuit(neox, ["L1H4"], text=tokens[:3], reference=tokens[3:])
-
-
 def test_what_is_no_decoder_is_not_yet_ablated(text, tmp_path):
     torch.manual_seed(0)
     config = transformers.T5Config(vocab_size=257, d_model=16, d_kv=4, num_heads=4, num_layers=2, d_ff=32)

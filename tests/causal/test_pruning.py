@@ -95,14 +95,6 @@ def test_a_rank_above_the_new_width_becomes_a_whole_matrix():
     assert small.layers[2].attention.o.weight.shape == (48, 6)
 
 
-def test_windows_stay_with_their_layers_and_the_scale_with_the_width_of_a_head():
-    module = built(MODELS["rotary"])
-    small = pruned(module, [[False] * 8, [True, False, True, True], [True, False]])
-    assert [small.model.window(i) for i in range(3)] == [None, 20, None]
-    assert [small.model.logit_scale(i) for i in (1, 2)] == [module.model.logit_scale(i) for i in (1, 2)]
-    assert small.model.d_head is None
-
-
 def test_precision_and_mode_stay():
     module = built(MODELS["published"]).double().train()
     small = pruned(module, masks(module.model, 0))

@@ -60,11 +60,6 @@ def test_a_body_without_a_head_is_opened_too(name, kind, tmp_path):
     assert headway.hf.trace(opened.model, zoo.tokens_of((1, 5))).attentions
 
 
-def test_half_precision_becomes_float32(tmp_path):
-    zoo.model_of("llama").to(torch.bfloat16).save_pretrained(tmp_path)
-    assert headway.hf.open_pretrained(tmp_path).model.dtype == torch.float32
-
-
 def test_robertas_positions_begin_after_its_padding_token(tmp_path):
     config = transformers.RobertaConfig(
         vocab_size=97,

@@ -122,15 +122,6 @@ def test_older_folders_without_prefix_and_with_masks_are_read(gpt2):
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
 
 
-def test_half_precision_becomes_float32(tmp_path):
-    model = made(CONFIGS["llama"], tmp_path)
-    model.to(torch.bfloat16).save_pretrained(tmp_path)
-    weights = headway.hf.load(tmp_path).weights()
-    assert weights["embedding.weight"].dtype == np.float32
-    expected = model.model.embed_tokens.weight.float().detach().numpy()
-    assert np.array_equal(weights["embedding.weight"], expected)
-
-
 def test_arrays_that_do_not_fit_are_listed_at_once(gpt2):
     def spoil(arrays):
         del arrays["transformer.h.1.ln_2.weight"], arrays["transformer.wpe.weight"]
