@@ -126,26 +126,12 @@ def test_a_folder_that_is_no_tokenizer_is_an_error(tmp_path):
         Tokenizer.load(tmp_path)
 
 
-def word_level(folder, *tokens, unk_token="<unk>"):
-    inner = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({token: at for at, token in enumerate(("</s>", *tokens))}, unk_token=unk_token)
-    )
-    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    inner.save(str(folder / "tokenizer.json"))
-    return str(folder)
-
-
 def kept(folder, model, pre_tokenizer=None):
     inner = tokenizers.Tokenizer(model)
     if pre_tokenizer is not None:
         inner.pre_tokenizer = pre_tokenizer
     inner.save(str(folder / "tokenizer.json"))
     return str(folder)
-
-
-def test_words_without_a_token_have_the_unknown_one(tmp_path):
-    tokenizer = open_tokenizer(word_level(tmp_path, "a", "dog", "<unk>"), list)
-    assert tokenizer.encode("a dog sat") == [1, 2, 3]
 
 
 BYTES = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())

@@ -26,15 +26,6 @@ def module_of(model, **changed):
 
 @pytest.mark.parametrize("kind", ATTENTION)
 @pytest.mark.parametrize("bias", [False, True])
-def test_permuting_the_pairs_changes_nothing(kind, bias):
-    module = module_of(OneLayer(family="icl", n_heads=4, n_out=1, attention=kind, bias=bias))
-    x, y, x_query = prompts()
-    order = torch.randperm(40, generator=torch.Generator().manual_seed(0))
-    assert_same(module(x[:, order], y[:, order], x_query), module(x, y, x_query))
-
-
-@pytest.mark.parametrize("kind", ATTENTION)
-@pytest.mark.parametrize("bias", [False, True])
 def test_a_one_layer_stack_equals_the_one_layer_model(kind, bias):
     one = module_of(OneLayer(family="icl", n_heads=3, attention=kind, bias=bias))
     final = {"W_F": np.eye(6, dtype=np.float32)[-1:]} | ({"b_F": np.zeros(1, np.float32)} if bias else {})

@@ -266,7 +266,7 @@ def tables(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["GPT2", "GPTNeo", "GPTNeoX", "Llama", "Gemma2", "Gemma4Text", "OPT", "DeepseekV3"])
+@pytest.mark.parametrize("family", ["GPT2", "GPTNeoX", "Llama", "Gemma4Text", "OPT", "DeepseekV3"])
 def test_every_table_of_a_model_in_memory_is_that_of_its_folder(family):
     assert_same(tables(loaded(family)), tables(folder_of(family)), dtype=torch.float32, what=family)
 

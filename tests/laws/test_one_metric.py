@@ -12,10 +12,8 @@ from support.traces import VOCAB, small_model, traced
 from headway.config.head_metrics import HEAD_METRICS, HeadMetric, Null, OfSums, PerQuery, every_query
 from headway.config.lm.measurement import HeadProbes
 from headway.config.metrics import metric_name
-from headway.config.run import imported
 from headway.heads.measure import HeadStream, examine
 from headway.heads.scores import DECLARED, from_arrays, score_json, to_arrays
-from headway.heads.sums import SUMS
 from headway.models.trace import Trace
 from headway.report.charts.atlas import atlas
 
@@ -102,11 +100,3 @@ def test_it_is_drawn(metric):
     (panel,) = (panel for line in spec["vconcat"] for panel in line["hconcat"])
     assert panel["title"]["text"] == metric_name(metric.name)
     assert metric.high in panel["title"]["subtitle"]
-
-
-def test_every_entry_names_sums_that_exist_and_functions_that_can_be_found():
-    for metric in HEAD_METRICS.values():
-        for rule in (metric.value, metric.estimate, metric.null.value):
-            if isinstance(rule, OfSums):
-                assert all(name in SUMS for name in rule.sums), metric.name
-                assert callable(imported(rule.function) if isinstance(rule.function, str) else rule.function)

@@ -63,15 +63,6 @@ def test_a_seed_counts_where_every_arm_of_the_contrast_has_a_value(made):
     assert one.sentence.startswith("down vs flat: too few seeds, evaluation MSE ")
 
 
-def test_two_arms_are_the_paired_t_test_of_the_logarithms(made):
-    found = {arm: of_arm for arm, of_arm in values(6, effect=0.05).items() if arm in ("down-a", "flat-a")}
-    (one,) = made(found, {"pair": "down-a - flat-a"}).contrasts
-    test = stats.ttest_rel(*(100 * np.log(of_arm) for of_arm in found.values()))
-    assert one.interval == pytest.approx(tuple(test.confidence_interval(0.95)))
-    assert (one.p, one.p_family) == pytest.approx((test.pvalue, test.pvalue))
-    assert (one.n_pairs, one.metric, one.control, one.label) == (6, "eval_mse", None, "down-a - flat-a")
-
-
 def test_the_arms_of_a_contrast_share_their_spread_and_contrasts_are_told_first(made):
     built = made(values(4, effect=0.2), {"order": ORDER, "rest": ["down-a", "other"]}, baseline="other")
     asked, compared = built.families

@@ -15,6 +15,7 @@ from headway.config.load import resolve
 from headway.errors import ResultsError
 from headway.stats import regression, results
 from headway.stats.answer import answer
+from headway.stats.cells import matches_of
 from headway.store import checkpoint
 from headway.store.directory import Store
 from headway.store.run import unreliable_run
@@ -302,6 +303,13 @@ def test_another_task_is_not_judged_as_merit(store, calls):
     assert len(content["tasks"]) == len(calls) == 2
     assert content["runs"][0]["task"] != content["runs"][3]["task"]
     assert content["baselines"] == content["tasks"][content["runs"][0]["task"]]["baselines"]
+
+
+def test_groups_have_their_own_baseline_and_the_experiments_across():
+    groups = {"few": {"arms": ["h1", "h2"], "baseline": "h1"}, "rest": {"arms": ["h4"], "baseline": "h4"}}
+    experiment = resolve({**DOCUMENT, "groups": groups, "controls": {}, "baseline": "h1"})
+    found = [(m.arm.name, m.baseline.name, m.group) for m in matches_of(experiment)]
+    assert found == [("h2", "h1", "few"), ("h4", "h1", None)]
 
 
 def test_a_baseline_that_was_not_run_is_missed_aloud(store):

@@ -97,10 +97,6 @@ def test_a_look_is_judged_at_its_own_level():
     assert found.contrasts[0] == replace(judged, outcome=found.contrasts[0].outcome, look=2)
 
 
-def test_a_plan_of_one_look_is_judged_at_the_full_level():
-    assert LookPlan(looks=(5,), margin=1.0).level_at(1) == pytest.approx(0.05)
-
-
 def test_arms_that_open_contrasts_need():
     assert needed_arms(STAR, (1,)) == (0, 2)
     assert needed_arms(STAR, ()) == ()

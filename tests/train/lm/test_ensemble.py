@@ -204,3 +204,13 @@ def test_runs_of_one_shape_differ_in_numbers_alone(change, same):
 )
 def test_what_is_trained_alone_has_no_shape(change):
     assert run_of(**change).batching.key is None
+
+
+def test_members_are_views_of_one_stack():
+    studies = open_together([run_of(0), run_of(1)], device="cpu")
+    before = [study.trainer.weights()["readout.weight"] for study in studies]
+    for study in studies:
+        study.trainer.advance(1)
+    after = [study.trainer.weights()["readout.weight"] for study in studies]
+    assert all(not np.array_equal(a, b) for a, b in zip(after, before, strict=True))
+    assert isinstance(studies[0].conclude().metrics["accuracy"], float)

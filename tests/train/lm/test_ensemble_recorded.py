@@ -62,21 +62,6 @@ def test_a_replay_has_the_bits_of_what_is_recorded(dim, last):
                 leaf.add_(0.1)
 
 
-def test_what_does_nothing_is_done_twice_or_constant_is_left_out():
-    def program(x):
-        y = x.view(2, 3).expand(2, 3) + torch.arange(3) * 2
-        return y.exp() + x.exp() + x.view(2, 3).exp()
-
-    x = drawn(2, 3)
-    found = make_fx(program)(x)
-    before = len(found.graph.nodes)
-    tidy = tidied(found)
-    names = [str(node.target) for node in tidy.graph.nodes if node.op == "call_function"]
-    assert names == ["aten.add.Tensor", "aten.exp.default", "aten.exp.default", "aten.add.Tensor", "aten.add.Tensor"]
-    assert len(tidy.graph.nodes) < before
-    assert torch.equal(tidy(x), program(x))
-
-
 def test_a_list_that_changes_tensors_in_place_is_left_as_it_is():
     def program(x):
         first, second = torch.zeros(3), torch.zeros(3)
