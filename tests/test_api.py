@@ -37,12 +37,6 @@ def test_a_trainer_that_cannot_is_named():
         api.fallbacks(headway.load("icl-depth").select(arms=["l2"]), "fused")
 
 
-def test_a_device_that_is_not_there_is_said_before_anything_is_made(small, tmp_path):
-    with pytest.raises(UserError, match=r"^device cuda: in-context models train on the processor; take cpu$"):
-        headway.run(small, tmp_path / "results", device="cuda")
-    assert not (tmp_path / "results").exists()
-
-
 def test_no_message_that_python_may_see_speaks_of_options_of_the_command_line():
     root = Path(api.__file__).parent
     files = [root / "api.py", *root.glob("train/**/*.py"), *root.glob("store/**/*.py")]

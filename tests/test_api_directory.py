@@ -44,10 +44,14 @@ def test_a_notebook_shows_the_verdicts_and_no_label_is_markup(directory):
     assert "<b>" not in shown.replace("<p><b>icl-heads</b></p>", "")
 
 
-def test_a_notebook_shows_a_directory_without_finished_runs(tmp_path):
+def test_a_notebook_and_the_command_show_a_directory_without_finished_runs(tmp_path):
     experiment = small("icl-heads").select(arms=["h1", "h2"], seeds=1)
     waiting = dict.fromkeys([("h1", 0), ("h2", 0)], "waiting")
-    shown = headway.open(fabricate(tmp_path / "results", experiment, waiting))._repr_html_()
+    path = fabricate(tmp_path / "results", experiment, waiting)
+    ended = CliRunner().invoke(app, ["compare", str(path), "--format", "csv"])
+    assert ended.stdout.count("\n") == 1
+    assert "the table is empty" in ended.stderr
+    shown = headway.open(path)._repr_html_()
     assert "2 waiting" in shown
     assert "No comparison has a pair of finished seeds yet" in shown
 
@@ -58,15 +62,6 @@ def test_the_command_prints_the_same_table_alone(directory):
         ended = CliRunner().invoke(app, ["compare", str(directory), "--format", form])
         assert (ended.exit_code, ended.stdout) == (0, table.written(form))
     assert json.loads((directory / "results.json").read_text())["labels"]["h1"] == "one_head <b>"
-
-
-def test_the_command_says_when_the_table_has_no_rows(tmp_path):
-    experiment = small("icl-heads").select(arms=["h1", "h2"], seeds=1)
-    waiting = dict.fromkeys([("h1", 0), ("h2", 0)], "waiting")
-    path = fabricate(tmp_path / "results", experiment, waiting)
-    ended = CliRunner().invoke(app, ["compare", str(path), "--format", "csv"])
-    assert ended.stdout.count("\n") == 1
-    assert "the table is empty" in ended.stderr
 
 
 def test_results_of_a_file_without_labels_are_read(directory, tmp_path):

@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 from support import small_text
+from support.typed import typed
 
 import headway
 from headway.analysis import look as look_module
@@ -35,9 +36,8 @@ def unpaced():
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Two arms, and what was told while their report was written for the first time."""
-    asked = small_text.experiment(
-        training={**small_text.CONTENT["training"], "steps": 6}, samples=None, evaluation={"every": 6, "sequences": 8}
-    )
+    training, evaluation = {**small_text.CONTENT["training"], "steps": 6}, {"every": 6, "sequences": 8}
+    asked = small_text.experiment(training=training, samples=None, evaluation=evaluation)
     path = tmp_path_factory.mktemp("finishing") / "runs"
     store = headway.run(asked, path, workers=1, figures=False, progress=False, timing=False)
     assert not (path / "look.html").exists()  # with the figures, or where it is asked for
@@ -77,6 +77,11 @@ def test_it_is_made_anew_when_it_is_older_than_what_it_shows_and_only_then(train
     again(path, told, look=True)
     assert told == []
     assert (path / "look.html").stat().st_mtime_ns == before
+    page = (path / "look.html").read_bytes()
+    (path / "look.html").write_text("<p>mine")
+    again(path, told, look=True)
+    assert told == [], "it is left, though somebody made it otherwise"
+    (path / "look.html").write_bytes(page)
     age(path / "look.html")
     again(path, told)  # without figures there is no page either
     assert told == []
@@ -86,15 +91,18 @@ def test_it_is_made_anew_when_it_is_older_than_what_it_shows_and_only_then(train
 
 
 @pytest.mark.slow
-def test_the_page_of_the_verb_is_the_same_page(trained, told):
+def test_the_page_of_the_verb_is_the_same_page_and_where_it_is_there_no_torch_is_loaded(trained):
     path, _ = trained
     (path / "look.html").unlink()
-    done = subprocess.run(
-        [sys.executable, "-m", "headway", "look", str(path)], capture_output=True, text=True, check=False
-    )
+    done = typed("look", path)
     assert done.returncode == 0, done.stderr
-    again(path, told, look=True)
-    assert told == []
+    code = (
+        "import sys; from pathlib import Path; from headway.api import finish; "
+        "from headway.store.directory import Store; "
+        f"finish(Store.open(Path({str(path)!r})), figures=False, look=True, tell=print); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
 
 
 def test_whatever_stands_in_the_way_is_told_and_the_report_is_written(trained, told, monkeypatch):
@@ -120,9 +128,8 @@ def test_whatever_stands_in_the_way_is_told_and_the_report_is_written(trained, t
     monkeypatch.setattr(look_module, "look", interrupted)
     with pytest.raises(KeyboardInterrupt):
         again(path, told, look=True)
-    assert told[-1] == (
-        f"left out: look.html; the answer is in results.json, and `headway report {path}` writes the missing parts"
-    )
+    makes = f"`headway report {path}` writes the missing parts"
+    assert told[-1] == f"left out: look.html; the answer is in results.json, and {makes}"
     assert LINK in (path / "report.html").read_text()
 
 
@@ -177,43 +184,15 @@ def test_what_takes_long_tells_how_far_it_is(monkeypatch):
     assert told == ["drawing figures: 2 of 6 done", "drawing figures: 4 of 6 done"]
 
 
-def test_a_page_that_somebody_made_otherwise_is_left_until_it_is_older_than_its_runs(trained, told):
-    path, _ = trained
-    page = (path / "look.html").read_bytes()
-    try:
-        (path / "look.html").write_text("<p>mine")
-        again(path, told, look=True)
-        assert (path / "look.html").read_text() == "<p>mine"
-        assert told == []
-    finally:
-        (path / "look.html").write_bytes(page)
-
-
 def test_while_a_run_is_worked_on_it_is_left(trained, told, monkeypatch):
     path, _ = trained
     store = Store.open(path)
     runs = store.runs()
     age(path / "look.html")
-    monkeypatch.setattr(Store, "runs", lambda self, depth="changed": (*runs[:1], _running(runs[1])))
+    running = (runs[0], replace(runs[1], status="running"))
+    monkeypatch.setattr(Store, "runs", lambda self, depth="changed": running)
     again(path, told, look=True)
     assert told == []
-
-
-def _running(run):
-    return replace(run, status="running")
-
-
-@pytest.mark.slow
-def test_a_report_whose_page_is_there_loads_no_torch(trained):
-    path, _ = trained
-    (path / "look.html").touch()
-    code = (
-        "import sys; from pathlib import Path; from headway.api import finish; "
-        "from headway.store.directory import Store; "
-        f"finish(Store.open(Path({str(path)!r})), figures=False, look=True, tell=print); print('torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
 
 
 @pytest.mark.slow
@@ -257,22 +236,20 @@ def read_only(trained, tmp_path):
 def test_a_directory_that_cannot_be_written_is_compared_and_reported_elsewhere(read_only, tmp_path):
     path, headway_as_other = read_only
 
-    def typed(*words):
+    def as_other(*words):
         return subprocess.run([*headway_as_other, *map(str, words)], capture_output=True, text=True, check=False)
 
     for words in (["status", path], ["verify", path]):
-        assert typed(*words).returncode == 0, words
-    refused = typed("compare", path)
+        assert as_other(*words).returncode == 0, words
+    refused = as_other("compare", path)
     assert refused.returncode == 2
-    assert (
-        "results.json cannot be written: no permission, or a read-only disk; "
-        f"`headway report {path} --out FOLDER` writes to another" in refused.stderr
-    )
+    why = "results.json cannot be written: no permission, or a read-only disk"
+    assert f"{why}; `headway report {path} --out FOLDER` writes to another" in refused.stderr
     out = tmp_path / "elsewhere"
-    compared = typed("compare", path, "--out", out)
+    compared = as_other("compare", path, "--out", out)
     assert compared.returncode == 0, compared.stderr
     assert f"results: {out / 'results.json'}\n" in compared.stdout
-    reported = typed("report", path, "--out", out, "--look", "--no-figures")
+    reported = as_other("report", path, "--out", out, "--look", "--no-figures")
     assert reported.returncode == 0, reported.stderr
     assert f"report: {out / 'report.html'}\n" in reported.stdout
     assert LINK in (out / "report.html").read_text()

@@ -33,10 +33,7 @@ def of_run(write, code, changes, compile=False):
         ("torch.ones(3)", "head metric mine gave (3,) of 2 heads; give a tensor of shape (2,), since it is of='head'"),
         ("3.0", "head metric mine gave float of 3 heads; give a tensor of shape (3,)"),
         ("torch.ones(of.n_heads) / 0", "head metric mine gave values that are not finite; avoid division by 0"),
-        (
-            "torch.rand(of.n_heads)",
-            "head metric mine changed a global random generator; take random numbers from a gen",
-        ),
+        ("torch.rand(of.n_heads)", "mine changed a global random generator; take random numbers from a gen"),
         ("r.random() * torch.ones(of.n_heads)", "head metric mine gave another result the second time"),
         ("of.nothing", "head metric mine raised AttributeError: 'MaskedAttention' object has no attribute 'nothing'"),
     ],
@@ -108,10 +105,3 @@ def test_a_callback_takes_a_run_and_a_line(write):
     write(ECHO + "@own.callback\ndef mine(line): pass\n")
     with pytest.raises(UserError, match=r"callback mine cannot be called with a run and a line \(too many positional"):
         load("mine.py")
-
-
-def test_check_is_gone_and_says_so():
-    from headway.cli.options import check_words
-
-    with pytest.raises(UserError, match=r"^`headway check` is gone: Headway checks the parts of a plug-in when it"):
-        check_words(["check", "mine.py"])

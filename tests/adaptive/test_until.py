@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -16,8 +15,7 @@ from support.planted_effects import experiment, hands, settle, wished
 from support.quadratic import wait_until
 
 from headway.adaptive.messages import where_it_stands
-from headway.adaptive.until import asked_of
-from headway.errors import ResultsError, UserError
+from headway.errors import UserError
 from headway.report.progress import status_table
 from headway.stats.results import build
 from headway.stats.verdicts import scope
@@ -47,7 +45,11 @@ def looks_of(path):
 
 
 def test_a_planted_difference_is_told_apart_early_and_its_arm_gets_no_more_seeds(tmp_path):
-    told, ending = settle(tmp_path / "d", experiment({"plain": 0, "worse": 3, "near": 0.45}), HALF)
+    of = experiment({"plain": 0, "worse": 3, "near": 0.45})
+    told, ending = settle(tmp_path / "d", of, HALF)
+    before = {path: path.read_bytes() for path in (tmp_path / "d").rglob("[!.]*.json")}
+    assert settle(tmp_path / "d", of, HALF)[1] == ending
+    assert {path: path.read_bytes() for path in (tmp_path / "d").rglob("[!.]*.json")} == before, "nothing is run again"
     seeds = seeds_of(tmp_path / "d")
     assert seeds["worse"] == 3
     assert seeds["plain"] == seeds["near"] > 3
@@ -74,14 +76,6 @@ def test_arms_that_are_alike_are_the_same_or_open_at_the_end(tmp_path):
     _, (_, still_open) = settle(tmp_path / "open", experiment({"plain": 0, "alike": 1e-3}), tight)
     assert still_open.endswith(": no clear difference after 4 seeds")
     assert seeds_of(tmp_path / "open") == {"plain": 4, "alike": 4}
-
-
-def test_again_nothing_is_run_and_the_same_is_said(tmp_path):
-    of = experiment({"plain": 0, "worse": 3})
-    _, ending = settle(tmp_path / "d", of, HALF)
-    before = {path: path.read_bytes() for path in (tmp_path / "d").rglob("*.json")}
-    assert settle(tmp_path / "d", of, HALF)[1] == ending
-    assert {path: path.read_bytes() for path in (tmp_path / "d").rglob("*.json")} == before
 
 
 def test_declared_contrasts_are_the_questions_and_arms_without_one_get_no_seeds(tmp_path):
@@ -140,10 +134,8 @@ def test_status_says_where_a_plan_stands(tmp_path):
     Console(file=written, width=200).print(status_table(Store.open(tmp_path / "d")))
     assert "\n".join(said) in written.getvalue()
     (tmp_path / "d/looks/after-6.json").unlink()
-    assert (
-        list(where_it_stands(tmp_path / "d"))[1]
-        == "interim analysis 2 of 3, 4 seeds: 1 of 2 settled; open: alike - plain"
-    )
+    _, said = where_it_stands(tmp_path / "d")
+    assert said == "interim analysis 2 of 3, 4 seeds: 1 of 2 settled; open: alike - plain"
     for file in (tmp_path / "d/looks").glob("after-*"):
         file.unlink()
     assert list(where_it_stands(tmp_path / "d"))[1] == "no interim analysis has been made yet"
@@ -167,13 +159,6 @@ def test_seeds_by_hand_after_the_end_change_no_interval_of_the_plan(tmp_path):
     assert [one.look for one in after.judged] == [1, 3]
     (warning,) = after.warnings
     assert warning.startswith("Verdicts leave out seeds beyond the end of the plan (2 after 6 seeds).")
-
-
-def test_comparisons_are_settled_where_arms_that_are_not_run_are_declared(tmp_path):
-    of = experiment({"plain": 0, "worse": 3, "never": 5})
-    settle(tmp_path / "d", of.select(arms=["plain", "worse"]), SHORT)
-    found = {one.arm: one for one in build(Store.open(tmp_path / "d")).judged}
-    assert {arm: one.outcome for arm, one in found.items()} == {"worse": "apart"}
 
 
 @pytest.mark.slow
@@ -202,23 +187,6 @@ def test_looks_that_were_skipped_are_made_on_the_seeds_that_they_would_have_had(
     settle(tmp_path / "e", of, wished(until="0.1%", at_most=6))
     assert first.seeds == (0, 1, 2)
     assert looks_of(tmp_path / "d") == looks_of(tmp_path / "e")
-
-
-def test_more_seeds_by_hand_than_the_plan_has_are_refused(tmp_path):
-    of = experiment({"plain": 0, "alike": 1e-3})
-    by_hand(tmp_path / "d", of, 5)
-    with pytest.raises(UserError, match=r"^at most 4 seeds: .* has 5 already; give 5 or more, or another directory$"):
-        settle(tmp_path / "d", of, wished(until="0.5%", at_most=4))
-
-
-def test_another_margin_or_a_sooner_end_is_refused(tmp_path):
-    of = experiment({"plain": 0, "worse": 3})
-    settle(tmp_path / "d", of, HALF)
-    with pytest.raises(UserError, match=r"^until 1 %: the plan of this directory has the margin 0.5 %, which"):
-        settle(tmp_path / "d", of, wished(until="1%"))
-    with pytest.raises(UserError, match=r"^at most 8 seeds: the plan of this directory has 12, .*use that number, or"):
-        settle(tmp_path / "d", of, wished(until="0.5%", at_most=8))
-    assert seeds_of(tmp_path / "d") == {"plain": 3, "worse": 3}
 
 
 @pytest.mark.slow
@@ -252,9 +220,8 @@ def test_an_arm_whose_runs_all_fail_holds_nothing_up(tmp_path):
     seeds = seeds_of(tmp_path / "d")
     assert seeds["diverges"] == 0
     assert len([run for run in Store.open(tmp_path / "d").runs() if run.name == "diverges"]) == 3
-    assert (
-        ending[1] == "diverges - plain: cannot be compared in evaluation MSE, since no seed has a result for every arm"
-    )
+    said = "diverges - plain: cannot be compared in evaluation MSE, since no seed has a result for every arm"
+    assert ending[1] == said
     assert seeds["near"] > 3
 
 
@@ -265,46 +232,40 @@ def test_runs_that_failed_are_tried_again_by_a_later_call(tmp_path, monkeypatch)
         _, ending = settle(tmp_path / "d", of, SHORT)
     assert ending[1].startswith("worse - plain: cannot be compared in ")
     told, ending = settle(tmp_path / "d", of, SHORT)
-    assert (
-        "the results of 3 seeds have changed since their interim analysis: runs were repeated or dropped, or "
-        "the rules changed" in told
-    )
+    changed = "the results of 3 seeds have changed since their interim analysis: runs were repeated or dropped, or "
+    assert f"{changed}the rules changed" in told
     assert ": clear difference after 3 seeds" in ending[1]
 
 
 def test_an_arm_alone_is_refused(tmp_path):
     of = experiment({"plain": 0, "worse": 3})
-    with pytest.raises(
-        UserError, match=r"^planted has no comparison of worse alone; choose another arm too, such as plain$"
-    ):
+    alone = r"^planted has no comparison of worse alone; choose another arm too, such as plain$"
+    with pytest.raises(UserError, match=alone):
         settle(tmp_path / "d", of.select(arms=["worse"]), HALF)
     with pytest.raises(UserError, match=r"^planted has no comparison of plain alone; add an arm to compare it with$"):
         settle(tmp_path / "d", experiment({"plain": 0}), HALF)
     assert not (tmp_path / "d").exists()
 
 
-def test_what_is_left_of_contrasts_is_asked(tmp_path):
-    declared = {"first": "worse - more", "all": {"better": ["worse", "more"], "than": ["plain", "near"]}}
-    of = experiment({"plain": 0, "worse": 3, "more": 5, "near": 0.1}, contrasts=declared)
-    asked, are_declared = asked_of(of.select(arms=["plain", "worse"]), ["plain", "worse"])
-    assert (asked, are_declared) == ({"worse - plain": {"worse": 1.0, "plain": -1.0}}, False)
-    asked, are_declared = asked_of(of.select(arms=["worse", "more"]), ["worse", "more"])
-    assert (asked, are_declared) == ({"first": {"worse": 1.0, "more": -1.0}}, True)
-
-
-def test_fewer_arms_than_the_plan_asks_about_are_refused(tmp_path):
-    of = experiment({"plain": 0, "worse": 3, "more": 4})
+def test_what_the_plan_of_a_directory_does_not_allow_is_refused(tmp_path):
+    of = experiment({"plain": 0, "worse": 3, "more": 4, "never": 5}).select(arms=["plain", "worse", "more"])
     settle(tmp_path / "d", of, HALF)
-    with pytest.raises(UserError, match=r"^the plan of .* includes more too; choose all of its arms$"):
-        settle(tmp_path / "d", of.select(arms=["plain", "worse"]), HALF)
-
-
-def test_a_damaged_plan_is_told(tmp_path):
-    of = experiment({"plain": 0, "worse": 3})
-    settle(tmp_path / "d", of, HALF)
-    (tmp_path / "d/looks/plan.json").write_text("{")
-    with pytest.raises(ResultsError, match=r"plan.json is not as it was written; put it back from a copy, or"):
-        settle(tmp_path / "d", of, HALF)
+    assert {one.arm: one.outcome for one in build(Store.open(tmp_path / "d")).judged} == {
+        "worse": "apart",
+        "more": "apart",
+    }
+    fewer, same, seeds = of.select(arms=["plain", "worse"]), of, seeds_of(tmp_path / "d")
+    for chosen, goal, said in (
+        (fewer, HALF, r"^the plan of .* includes more too; choose all of its arms$"),
+        (same, wished(until="1%"), r"^until 1 %: the plan of this directory has the margin 0.5 %, which"),
+        (same, wished(until="0.5%", at_most=8), r"^at most 8 seeds: .* directory has 12, .*use that number, or"),
+    ):
+        with pytest.raises(UserError, match=said):
+            settle(tmp_path / "d", chosen, goal)
+    assert seeds_of(tmp_path / "d") == seeds
+    by_hand(tmp_path / "e", of, 5)
+    with pytest.raises(UserError, match=r"^at most 4 seeds: .* has 5 already; give 5 or more, or another directory$"):
+        settle(tmp_path / "e", of, SHORT)
 
 
 def timeless(sentences):
@@ -312,11 +273,11 @@ def timeless(sentences):
     return [re.sub(r" \([^()]* of training\)$", "", sentence) for sentence in sentences]
 
 
-def process(path, **environment):
+def process(path):
     """A process that settles a directory."""
     return subprocess.Popen(
         [sys.executable, planted_effects.__file__, str(path), "--at-most", "4"],
-        env=os.environ | {"PLANTED_S": "0.2", "PYTHONPATH": os.pathsep.join(sys.path)} | environment,
+        env=os.environ | {"PLANTED_S": "0.2", "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -350,5 +311,4 @@ def test_two_processes_share_the_work_and_find_the_same(tmp_path):
     assert [timeless(sentences) for sentences in said] == [timeless(straight)] * 2
     assert looks_of(tmp_path / "d") == looks_of(tmp_path / "straight")
     assert seeds_of(tmp_path / "d") == seeds_of(tmp_path / "straight")
-    logs = [Path(run.path / "log.txt").read_text() for run in Store.open(tmp_path / "d").runs()]
-    assert all("Traceback" not in log for log in logs)
+    assert all("Traceback" not in (run.path / "log.txt").read_text() for run in Store.open(tmp_path / "d").runs())

@@ -1,10 +1,9 @@
 """The plan that a directory is judged by, the questions that it asks, and the table that it is followed over."""
 
-import numpy as np
 import pytest
-from support.quadratic import experiment, train_here
+from support.quadratic import experiment
 
-from headway.adaptive.until import PlanContext, asked_of, extended
+from headway.adaptive.until import asked_of, extended
 from headway.config.load import load
 from headway.errors import UserError
 from headway.stats.sequential import LookPlan, levels, looks_of
@@ -22,14 +21,11 @@ def store(tmp_path):
     return Store.with_runs(tmp_path / "d", of, of.runs)[0]
 
 
-def test_without_a_plan_there_is_one_look_at_all_seeds(store):
+def test_without_a_plan_there_is_one_look_at_all_seeds_and_a_stored_plan_is_the_plan(store):
     looks = looks_of(store)
     assert looks.plan_of(2) == LookPlan(looks=(2,), margin=1.0)
     assert looks.plan_of(0).looks == (1,)
     assert (looks.seeds, looks.asked, looks.awaits_what_has_no_folder) == ((), None, False)
-
-
-def test_a_stored_plan_is_the_plan(store):
     keep_plan(store.path, PLAN)
     looks = looks_of(store)
     assert looks.plan_of(2) == LookPlan(looks=(3, 4, 6), margin=0.5)
@@ -42,19 +38,6 @@ def test_after_a_search_the_fresh_seeds_are_judged(store):
     assert looks_of(store).seeds == (7, 8, 9, 10, 11, 12)
 
 
-def test_the_table_holds_what_ended_and_its_values(store):
-    runs = {(run.name, run.seed): run for run in store.runs()}
-    train_here(runs["slow", 0])
-    train_here(runs["fast", 0])
-    context = PlanContext(experiment=store.experiment, path=store.path, run=list, tell=str)
-    table = context.cells("eval_mse", range(3), PLAN.arms)
-    assert table.arms == ("fast", "slow")
-    assert table.ended.tolist() == [[True, False, False]] * 2
-    assert table.rows(PLAN.asked.values()).tolist() == [[1, -1]]
-    assert table.values[1, 0] == store.run("slow", 0).metrics["eval_mse"]
-    assert np.isnan(table.values[:, 1:]).all()
-
-
 def test_contrasts_are_asked_where_there_are_some_and_else_comparisons():
     order = load("head-progression")
     asked, declared = asked_of(order, [arm.name for arm in order.arms])
@@ -63,6 +46,10 @@ def test_contrasts_are_asked_where_there_are_some_and_else_comparisons():
     asked, declared = asked_of(load("icl-heads"), ["h1", "h2", "h8"])
     assert not declared
     assert asked == {"h1 - h2": {"h1": 1, "h2": -1}, "h8 - h2": {"h8": 1, "h2": -1}}
+    contrasts = {"first": "slow - fast", "all": {"better": ["slow", "fast"], "than": ["mid"]}}
+    arms = {"slow": {}, "fast": {"training": {"learning_rate": 0.1}}, "mid": {"training": {"learning_rate": 0.07}}}
+    some = experiment(arms=arms, contrasts=contrasts).select(arms=["slow", "fast"])
+    assert asked_of(some, ["slow", "fast"]) == ({"first": {"slow": 1.0, "fast": -1.0}}, True)
 
 
 def test_going_on_leaves_former_looks_their_levels():

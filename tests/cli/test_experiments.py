@@ -29,14 +29,6 @@ def headway(*words, cwd=None, **options):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, **options)
 
 
-def test_list_shows_every_experiment_in_a_line():
-    done = typed("list")
-    assert done.returncode == 0
-    lines = done.stdout.splitlines()
-    assert len(lines) >= 8
-    assert any(re.match(r"icl-heads +4 arms  How many .*\?$", line) for line in lines)
-
-
 def test_headway_alone_names_five_commands_that_exist():
     done = headway()
     assert done.returncode == 0
@@ -63,7 +55,9 @@ def test_a_shell_can_complete_verbs_and_options(shell):
 
 
 def test_list_groups_experiments_by_what_they_are_about():
-    groups = [group.splitlines() for group in typed("list").stdout.split("\n\n")]
+    said = typed("list").stdout
+    assert re.search(r"^icl-heads +4 arms  How many .*\?$", said, re.MULTILINE)
+    groups = [group.splitlines() for group in said.split("\n\n")]
     headings = [group[0] for group in groups]
     assert headings == sorted(headings)
     assert "Tasks whose answer is known:" in headings
@@ -86,11 +80,7 @@ def test_plan_counts_parameters_and_names_matched_arms():
     assert done.returncode == 0, done.stderr
     assert re.search(r"random +72 +72 +72 +12 +228\n", done.stdout)
     assert "matched in parameters: all 4 arms" in done.stdout
-
-
-def test_plan_times_nothing_if_told_so():
-    done = typed("plan", "icl-heads", "--no-timing", COLUMNS="200")
-    assert "not timed: every arm; no trial was asked for" in done.stdout
+    assert "shapes on this machine (--no-timing skips this) ..." in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -98,18 +88,11 @@ def test_plan_times_nothing_if_told_so():
     [
         (["run", "icl-heads", "--at-most", "4"], "--at-most is no longer an option of `headway run`: type --max-seeds"),
         (["look", "nowhere", "--draws=4"], "--draws is no longer an option of `headway look`: type --null-draws"),
-        (["plan", "icl-heads", "--no-trial"], "--no-trial is no longer an option of `headway plan`: type --no-timing"),
         (["ablate", "nowhere", "--seed=3"], "headway.ablate(CHECKPOINT, seed=N)"),
-        (["export", "nowhere", "out", "--to", "hf"], "--to is no longer an option of `headway export`: leave it out"),
         (["run", "icl-heads", "--arms", "h1", "h2"], "separate the names after --arms with commas"),
-        (["run", "icl-heads", "--until", "0.5"], "did you mean 0.5%?"),
-        (["run", "icl-heads", "--until", "1%", "--seeds", "3"], "until 1%, and 3 seeds: a plan finds the number of"),
-        (["run", "icl-heads", "--best"], "--best is no longer an option of `headway run`: type --until 1%"),
         (["run", "icl-heads", "--budget", "2h"], "no longer an option of `headway run`: type --until 1% --max-seeds N"),
-        (
-            ["submit", "nowhere", "--slurm", "--together=4"],
-            "--slurm is no longer an option of `headway submit`: leave it out",
-        ),
+        (["check", "mine.py"], "`headway check` is gone: Headway checks the parts of a plug-in when it"),
+        (["submit", "nowhere", "--slurm"], "--slurm is no longer an option of `headway submit`: leave it out"),
     ],
 )
 def test_what_cannot_be_typed_says_what_to_type(words, said, tmp_path):
@@ -135,19 +118,9 @@ def test_run_trains_compares_and_reports(finished):
         ("h1", 0, "done"), ("h1", 1, "done"), ("h2", 0, "done"), ("h2", 1, "done"),
     ]  # fmt: skip
     metrics = results["runs"][2]["metrics"]
-    assert metrics["n_heads"] == 2
-    assert len(metrics["w"]) == len(metrics["mu"]) == 2
-    wanted = {
-        "eval_mse",
-        "eval_mse_se",
-        "mu_dot_w",
-        "sum_mu",
-        "steps_per_s",
-        "wall_s",
-        "peak_memory_bytes",
-        "n_parameters",
-    }
-    assert wanted <= set(metrics)
+    assert metrics["n_heads"] == len(metrics["w"]) == len(metrics["mu"]) == 2
+    wanted = "eval_mse eval_mse_se mu_dot_w sum_mu steps_per_s wall_s peak_memory_bytes n_parameters"
+    assert set(wanted.split()) <= set(metrics)
     for name in ("gd_eta1", "gd_best", "debiased_gd_best", "ridge", "least_squares"):
         assert set(results["baselines"][name]) == {"mse", "se"}
     assert any(c["metric"] == "eval_mse" and c["arm"] == "h1" and c["n_pairs"] == 2 for c in results["comparisons"])
@@ -157,23 +130,25 @@ def test_run_trains_compares_and_reports(finished):
 
 
 @pytest.mark.slow
-def test_run_again_repeats_nothing_and_takes_more(finished, tmp_path):
+def test_run_again_draws_nothing_again_repeats_nothing_and_takes_more(finished, tmp_path):
     out = shutil.copytree(finished[0], tmp_path / "out")
+
+    def run(arms):
+        done = headway("run", "icl-heads", "--arms", arms, "--seeds", "2", *SMALL, "--out", out)
+        assert done.returncode == 0, done.stderr
+
+    run("h1,h2")
+    drawn = {path: path.stat().st_mtime_ns for path in [out / "report.html", *(out / "figures").iterdir()]}
+    began = os.times()
+    run("h1,h2")
+    ended = os.times()
+    assert {path: path.stat().st_mtime_ns for path in drawn} == drawn
+    assert ended.children_user + ended.children_system - began.children_user - began.children_system < 3
     before = {p: p.read_bytes() for p in out.glob("runs/*/*/metrics.jsonl")}
     assert len(before) == 4
-    done = headway("run", "icl-heads", "--arms", "h1,h2,h4", "--seeds", "2", *SMALL, "--out", out)
-    assert done.returncode == 0, done.stderr
+    run("h1,h2,h4")
     assert {p: p.read_bytes() for p in before} == before
     assert len(list(out.glob("runs/h4/seed-*/curves.json"))) == 2
-
-
-def test_what_would_change_a_run_is_refused_with_the_keys_that_differ(finished):
-    out, _ = finished
-    done = typed("run", "icl-heads", "--set", "training.steps=301", "--out", out)
-    assert done.returncode == 2
-    assert "arm h1 seed 0 was run as run1-" in done.stderr
-    assert "training.steps (300 -> 301)" in done.stderr
-    assert f"`headway drop {out} h1 h2`" in done.stderr
 
 
 @pytest.mark.slow
@@ -194,33 +169,9 @@ def test_dropped_runs_are_gone_from_the_results_until_they_are_made_anew(finishe
     refused = typed("drop", out, "h22")
     assert refused.returncode == 2
     assert "has no runs of arm 'h22'; did you mean h2" in refused.stderr
-    assert typed("drop", out, "h2", "--force").stdout.startswith(
-        f"deleted 1 run of h2 (seed 0); `headway run {out}` trains it again"
-    )
+    deleted = typed("drop", out, "h2", "--force").stdout
+    assert deleted.startswith(f"deleted 1 run of h2 (seed 0); `headway run {out}` trains it again")
     assert [path.name for path in (out / "dropped/h2").iterdir()] == ["seed-1"]
-
-
-@pytest.mark.slow
-def test_a_finished_directory_is_answered_at_once_and_nothing_is_drawn_again(finished):
-    out, _ = finished
-    words = ("run", "icl-heads", "--arms", "h1,h2", "--seeds", "2", *SMALL, "--out", out)
-    assert headway(*words).returncode == 0
-    before = {path: path.stat().st_mtime_ns for path in [out / "report.html", *(out / "figures").iterdir()]}
-    began = os.times()
-    assert headway(*words).returncode == 0
-    ended = os.times()
-    assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert ended.children_user + ended.children_system - began.children_user - began.children_system < 3
-
-
-@pytest.mark.slow
-def test_the_report_is_written_without_figures_if_they_are_not_wanted_as_files(finished, tmp_path):
-    out = shutil.copytree(finished[0], tmp_path / "out")
-    shutil.rmtree(out / "figures")
-    (out / "report.html").unlink()
-    assert typed("report", out, "--no-figures").returncode == 0
-    assert (out / "report.html").stat().st_size > 100_000
-    assert not (out / "figures").exists()
 
 
 def test_status_compare_and_report_read_the_folders(finished):
@@ -230,20 +181,12 @@ def test_status_compare_and_report_read_the_folders(finished):
     (out / "report.html").unlink()
     assert typed("compare", out).returncode == 0
     assert (out / "results.json").exists()
+    shutil.rmtree(out / "figures")
+    assert typed("report", out, "--no-figures").returncode == 0
+    assert (out / "report.html").stat().st_size > 100_000
+    assert not (out / "figures").exists()
     assert typed("report", out).returncode == 0
-    assert (out / "report.html").exists()
-
-
-def test_python_opens_what_the_command_wrote(finished):
-    import headway as package
-
-    out, _ = finished
-    store = package.open(out)
-    frame = store.frame()
-    assert set(frame["arm"]) >= {"h1", "h2"}
-    assert store.records()[0]["eval_mse"] > 0
-    model = store.run("h2", seed=0).model()
-    assert sum(p.numel() for p in model.parameters()) == 228
+    assert (out / "figures").exists()
 
 
 @pytest.mark.parametrize(
@@ -252,17 +195,13 @@ def test_python_opens_what_the_command_wrote(finished):
         (("run", "icl-hed"), "no experiment 'icl-hed'; did you mean icl-heads"),
         (("run", "icl-heads", "--arms", "h3"), "no arm 'h3'"),
         (("run", "icl-heads", "--seeds", "two"), "--seeds two: give a number"),
-        (("run", "icl-heads", "--seeds", "0"), "seeds 0: give how many (1 to 10,000)"),
         (("run", "icl-heads", "--set", "training.steps=0"), "training.steps: 0 was given"),
-        (("run", "icl-heads", "--set", "task.noise_variance=-1"), "task.noise_variance: -1 was given"),
         (("run", "icl-heads", "--set", "training.stpes=3"), "training.stpes: there is no such key; did you mean steps"),
         (("run", "icl-heads", "--control", "noise"), "there is no control 'noise'"),
         (("run", "icl-heads", "--scale", "paper"), "has no scale 'paper'"),
         (("run", "icl-heads", "--trainer", "fast"), "'fast' is not one of"),
-        (("run", "icl-heads", "--workers", "0"), "0 is not in the range 1 to 10,000"),
         (("status", "nowhere"), "nowhere is not a results directory"),
         (("reprot", "nowhere"), "No such command 'reprot'"),
-        (("run", "icl-heads", "--sclae", "x"), "No such option"),
     ],
 )
 def test_a_users_error_is_one_clear_line_and_exit_2(words, message, tmp_path):
@@ -291,10 +230,8 @@ def test_a_damaged_run_is_said_and_the_healthy_ones_are_compared_and_reported(fi
         file.write('{"step": 3')
     shown = typed("status", out, COLUMNS="400")
     assert shown.returncode == 0
-    assert re.search(
-        r"h1 seed 0 damaged: .*h1/seed-0/run\.json: cannot be read .*; `headway drop .*out h1 --seeds 0` moves",
-        shown.stdout,
-    )
+    unread = r"h1 seed 0 damaged: .*h1/seed-0/run\.json: cannot be read .*; `headway drop .*out h1 --seeds 0` moves"
+    assert re.search(unread, shown.stdout)
     assert re.search(r"h2 seed 1 damaged: .*/seed-1: metrics\.jsonl has [\d,]+ bytes instead of [\d,]+", shown.stdout)
     for verb in ("compare", "report"):
         done = typed(verb, out)
@@ -329,20 +266,12 @@ def test_ctrl_c_is_safe_and_running_again_goes_on(tmp_path):
 
 @pytest.mark.slow
 def test_seeds_are_added_until_arms_are_told_apart(tmp_path):
-    out = tmp_path / "out"
     words = ("run", "icl-heads", "--arms", "h1,h2", "--until", "5%", "--max-seeds", "4", *SMALL, "--no-figures")
-    done = headway(*words, "--out", out)
+    done = headway(*words, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    assert (
-        "1 comparison of evaluation MSE: add seeds until each has an answer within 5 %; interim analyses at 3 and 4"
-        in done.stderr
-    )
-    assert "interim analysis 1 of 2, 3 seeds:\n  h1 - h2  " in done.stderr
+    assert "add seeds until each has an answer within 5 %; interim analyses at 3 and 4 seeds" in done.stderr
     assert re.search(r"^h1 - h2: .* after [34] seeds", done.stderr, re.MULTILINE)
-    assert (out / "report.html").exists()
-    again = headway(*words[:-1], "--out", out, "--until", "4%")
-    assert again.returncode == 2
-    assert "the plan of this directory has the margin 5 %" in again.stderr
+    assert (tmp_path / "out/report.html").exists()
 
 
 def test_the_version_is_printed():
@@ -356,14 +285,10 @@ def test_help_names_every_verb_once_with_its_whole_summary():
 
     said = typed("--help", COLUMNS="80").stdout
     grouped = [name for names in VERBS.values() for name in names]
+    assert "..." not in typed("gate", "--help", COLUMNS="80").stdout.partition("Commands:")[2]
     registered = typer.main.get_command(app).commands
     assert sorted(grouped) == sorted(registered)
     assert "..." not in said.partition("Run:")[2]
     for name, command in registered.items():
         summary = command.help.partition("\n")[0]
         assert len([line for line in said.splitlines() if line.split() == [name, *summary.split()]]) == 1
-
-
-def test_help_of_the_gate_has_whole_summaries():
-    said = typed("gate", "--help", COLUMNS="80").stdout
-    assert "..." not in said.partition("Commands:")[2]

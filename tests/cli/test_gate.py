@@ -19,6 +19,10 @@ def gate(*words):
     return done.returncode, done.stdout, done.stderr
 
 
+FEW = "challenger 1 needs at least 7 pairs to be kept, and --budget is 4; begin a gate with"
+NONE = "gate is not a gate; begin one with `headway gate init gate --metric"
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -49,24 +53,15 @@ def test_each_decision_has_its_exit_code_and_one_line_of_json(folder, monkeypatc
     ("words", "message"),
     [
         ((*INIT, "--rate", "0.05"), "--rate 0.05: give a chance in per cent, above 0% and below 50%, such as 5%"),
-        ((*INIT, "--rate", "0%"), "--rate 0%: give a chance in per cent"),
         ((*INIT, "--rate", "50%"), "--rate 50%: give a chance in per cent"),
         ((*INIT, "--margin", "-1%"), "--margin -1%: it is not a number of 0 or more; type 0.3% or 0.01"),
-        ((*INIT, "--margin", "small"), "--margin small: it is not a number of 0 or more"),
         ((*INIT, "--metric", "my loss"), "--metric 'my loss': give one word as runs print it, such as val_bpb"),
-        (
-            (*INIT, "--budget", "4"),
-            "challenger 1 needs at least 7 pairs to be kept, and --budget is 4; begin a gate with",
-        ),
+        ((*INIT, "--budget", "4"), FEW),
         ((*INIT, "--budget", "1"), "1 is not in the range 2 to 1,000"),
         ((*INIT, "--run", "python train.py"), "it has no {seed}, so all its runs would be equal"),
         (("init", "gate"), "Missing option '--metric'"),
-        (
-            ("try", "gate", "--run", "true {seed}"),
-            "gate is not a gate; begin one with `headway gate init gate --metric",
-        ),
+        (("try", "gate", "--run", "true {seed}"), NONE),
         (("try", "gate"), "give the challenger's command with --run, or a file of runs with --results"),
-        (("try", "gate", "--run", "x", "--results", "y"), "give the challenger's command with --run, or a file"),
         ((), "type `headway gate init DIR ...` first, then `headway gate try DIR ...`"),
         (("keep",), "No such command 'keep'"),
     ],
@@ -110,7 +105,7 @@ def test_nothing_recorded_is_lost_by_kills(folder):
     (folder / "train.py").write_text(SLOW)
     gate(*INIT)
     known = []
-    for n in (2, 3, 5, 8, 9):
+    for n in (2, 3, 8):
         process = started(folder)
         wait_for_lines(folder, n)
         time.sleep(0.01 * (n % 3))

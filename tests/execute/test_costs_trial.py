@@ -3,7 +3,6 @@
 import pytest
 
 from headway.config.load import load
-from headway.errors import UserError
 from headway.execute.costs import costs
 from headway.train.loop import training_part_of
 
@@ -28,9 +27,3 @@ def test_a_plan_tries_as_many_together_as_a_worker_would_take():
     (alone,) = costs(experiment.select(seeds=1))
     # Five at once take little longer than one: the share of each is smaller.
     assert cost.seconds < 0.7 * alone.seconds
-
-
-def test_a_laboratory_that_cannot_train_together_says_so():
-    runs = [load("icl-heads").selected[0].spec(seed) for seed in (0, 1)]
-    with pytest.raises(UserError, match="2 runs cannot be timed together in this laboratory"):
-        training_part_of(runs[0]).trial_steps_per_s(*runs)

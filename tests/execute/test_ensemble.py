@@ -48,9 +48,7 @@ def test_runs_of_one_shape_that_are_made_at_once_are_a_batch(runs):
     assert batch_of(runs["h2", 1]).folders(runs["h1", 0])[1] == runs["faster", 0]
 
 
-@pytest.mark.parametrize(
-    ("together", "sizes"), [("1", {1: 9}), (2, {2: 6, 1: 3}), (3, {3: 9}), (4, {3: 9}), (7, {6: 6, 3: 3}), (9, {9: 9})]
-)
+@pytest.mark.parametrize(("together", "sizes"), [("1", {1: 9}), (2, {2: 6, 1: 3}), (4, {3: 9}), (7, {6: 6, 3: 3})])
 def test_those_of_one_seed_stay_together_where_they_fit(tmp_path, together, sizes):
     """So the halves of a pair are executed alike: of three arms with three seeds, runs by the size of their batch."""
     batches = [batch_of(path) for (arm, _), path in made(tmp_path / "out", together).items() if arm != "h1"]
@@ -100,22 +98,18 @@ def test_who_chooses_a_part_of_a_batch_reads_that_all_of_it_is_trained(tmp_path)
     ]
 
 
-@pytest.mark.parametrize(
-    "members",
-    [
-        [["../x", 0], ["h2", 1]], [["..", 0], ["h2", 1]], [["/etc", 0], ["h2", 1]], [["h2", "0/../.."], ["h2", 1]],
-        [["h2", -1], ["h2", 1]], [["h2", True], ["h2", 1]], [["h2", 1], ["h2", 1]], [["h2", 1]], [], "ab", None,
-    ],
-)  # fmt: skip
+NO_MEMBERS = [["../x", 0], ["/etc", 0], ["h2", "0/../.."], ["h2", -1], ["h2", True], ["h2", 1]]
+
+
+@pytest.mark.parametrize("members", [*([one, ["h2", 1]] for one in NO_MEMBERS), [["h2", 1]], [], "ab", None])
 def test_a_batch_that_names_anything_but_runs_of_the_directory_is_damage(members):
     """A run.json is data of a stranger."""
-    digested = digest(members)
     with pytest.raises(TypeError, match="batch is not as it was written"):
-        RunBatch.read({"id": digested, "members": members})
+        RunBatch.read({"id": digest(members), "members": members})
 
 
 @pytest.mark.slow
-def test_each_has_its_own_folder_and_one_that_diverges_ends_alone(runs):
+def test_each_has_its_own_folder_and_results_as_if_alone_and_one_that_diverges_ends_alone(runs, tmp_path):
     """And while another process holds one of them, nobody works on the others."""
     with Lease.take(runs["faster", 2] / "lease"):
         assert worked(runs["h2", 1]) == ELSEWHERE
@@ -129,28 +123,21 @@ def test_each_has_its_own_folder_and_one_that_diverges_ends_alone(runs):
         assert run.execution["together"] == 9
         assert [record["step"] for record in run.records()] == [0, 10, 15, 20, 30]
         assert run.metrics["steps_per_s"] > 0
-        assert set(run.metrics) >= {"accuracy", "solved", "eval_loss_nats", "train_loss_nats", "wall_s"}
-        assert run.weights()["readout.weight"].shape == (2, 8)
         assert found["wild", seed].status == "failed"
         assert "diverged" in found["wild", seed].message
         assert found["h1", seed].status == "waiting"
     assert found["faster", 2].execution["batch"] == found["faster", 2].batch.id
-
-
-@pytest.mark.slow
-def test_together_and_alone_say_the_same_up_to_rounding(runs, tmp_path):
-    assert worked(runs["h2", 0]) == 0
     other = made(tmp_path / "alone", "1")["h2", 1]
     assert worked(other) == 0
-    assert "together" not in Run.open(other).execution
-    one, alone = (Run.open(path).metrics for path in (runs["h2", 1], other))
-    assert one["eval_loss_nats"] == nearly(alone["eval_loss_nats"], dtype="float32")
-    assert one["accuracy"] == alone["accuracy"]
+    alone, together = Run.open(other), found["h2", 1].metrics
+    assert "together" not in alone.execution
+    assert together["eval_loss_nats"] == nearly(alone.metrics["eval_loss_nats"], dtype="float32")
+    assert together["accuracy"] == alone.metrics["accuracy"]
 
 
 @pytest.mark.slow
 def test_what_is_beyond_the_possible_fails_a_run(runs):
-    """A bound that is wrong is a defect: here the weights are those of a model with more heads than it says."""
+    """A bound that is wrong is a defect."""
     path = runs["h1", 0]
     code = (
         "from headway.config.lm.synthetic import ParityTask\n"

@@ -38,7 +38,6 @@ ARMS = {
 
 
 def opened(path):
-    """What a worker opens, in this process."""
     return lambda spec, stored: worker._open_study(path, spec, stored, WorkerOptions(device="cpu"), threads=1)
 
 
@@ -110,11 +109,8 @@ def test_weights_are_kept_rewound_or_fresh(done):
 
 
 def test_the_data_go_on_where_the_weights_left_off(done):
-    behind = {
-        name: json.loads((run.path / "start.json").read_text())["steps_before"]
-        for name, run in done.items()
-        if name != "dense"
-    }
+    records = {name: run.path / "start.json" for name, run in done.items() if name != "dense"}
+    behind = {name: json.loads(record.read_text())["steps_before"] for name, record in records.items()}
     assert behind == {"small": 40, "early": 20, "on": 40, "rewound": 0, "again": 10, "fresh": 0, "regrown": 60}
 
 

@@ -1,12 +1,12 @@
 """Several runs on one GPU: each worker sees that GPU alone, and gives the bits that it gives by itself."""
 
-import importlib.util
 import subprocess
 import sys
 from collections import deque
 from functools import partial
 
 import pytest
+import torch
 from support import quadratic, small_text
 
 from headway.errors import UserError
@@ -20,7 +20,7 @@ from headway.store.environment import slots
 
 
 def three_gpus(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5,7")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2, 5,7")
 
 
 def seen(found) -> list[str]:
@@ -34,23 +34,37 @@ def test_several_runs_share_a_gpu_when_every_one_has_a_run(monkeypatch):
     assert seen(slots("cuda:0", workers=None, runs=9, runs_per_gpu=3)) == ["2", "2", "2"]
 
 
+def test_gpus_take_one_run_each_and_are_the_only_ones_that_their_workers_see(monkeypatch):
+    three_gpus(monkeypatch)
+    assert seen(slots("auto", workers=None, runs=9)) == ["2", "5", "7"]
+    (one,) = slots("cuda:1", workers=None, runs=9)
+    assert (one.device, dict(one.environment)) == ("cuda", {"CUDA_VISIBLE_DEVICES": "5"})
+    assert {place.device for place in slots("auto", workers=2, runs=9, uses_gpu=False)} == {"cpu"}
+
+
+@pytest.mark.parametrize(
+    ("device", "uses_gpu", "said"),
+    [
+        ("gpu", True, "device gpu: there is no such device; choose from auto, cpu, cuda and cuda:N"),
+        ("cuda:3", True, "device cuda:3: no GPUs are visible here; take cpu"),
+        ("cuda", False, "device cuda: in-context models train on the processor; take cpu"),
+    ],
+)
+def test_a_device_that_is_not_there_is_a_users_error(monkeypatch, device, uses_gpu, said):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(UserError) as raised:
+        slots(device, workers=None, runs=1, uses_gpu=uses_gpu)
+    assert str(raised.value) == said
+
+
 def test_on_a_processor_it_changes_nothing(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert len(slots("auto", workers=2, runs=9, runs_per_gpu=8)) == 2
     with pytest.raises(UserError, match="runs per GPU 8: device cpu has no GPU; leave one of"):
         slots("cpu", workers=2, runs=9, runs_per_gpu=8)
-
-
-@pytest.mark.parametrize("n", [0, -1, 65])
-def test_a_share_is_one_of_a_few(n):
-    with pytest.raises(UserError, match=f"runs per GPU {n}: give 1 to 64"):
-        slots("auto", workers=None, runs=1, runs_per_gpu=n)
-
-
-def test_places_have_the_environment_of_their_slot(monkeypatch):
-    three_gpus(monkeypatch)
-    places = local_places("cuda", runs=9, runs_per_gpu=2, workers=4)
-    assert seen([place.slot for place in places]) == ["2", "5", "7", "2"]
+    for n in (0, -1, 65):
+        with pytest.raises(UserError, match=f"runs per GPU {n}: give 1 to 64"):
+            slots("auto", workers=None, runs=1, runs_per_gpu=n)
 
 
 NOTES = (
@@ -111,17 +125,9 @@ def test_slots_of_a_ray_cluster_see_the_gpu_that_they_have_a_share_of(tmp_path):
     assert noted(runs) == ["0", "0", "1", "1"]
 
 
-def has_gpu() -> bool:
-    if importlib.util.find_spec("torch") is None:
-        return False
-    import torch
-
-    return torch.cuda.is_available()
-
-
 @pytest.mark.gpu
 @pytest.mark.slow
-@pytest.mark.skipif(not has_gpu(), reason="there is no GPU")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 def test_runs_that_share_a_gpu_have_the_bits_of_runs_alone(tmp_path):
     of, found = small_text.experiment(), {}
     for n in (1, 2):

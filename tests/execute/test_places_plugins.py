@@ -32,14 +32,6 @@ def elsewhere(tmp_path, *command):
 
 
 @pytest.mark.slow
-def test_a_worker_runs_what_its_directory_keeps_and_says_so(runs, tmp_path):
-    done = elsewhere(tmp_path, "headway.execute.worker", str(runs[0].path))
-    assert done.returncode == 0, done.stderr
-    assert Run.open(runs[0].path).status == "done"
-    assert done.stdout.startswith("plugin plugins/mine-")
-
-
-@pytest.mark.slow
 def test_who_joins_the_work_runs_it_and_who_only_reads_does_not(runs, tmp_path):
     read = elsewhere(tmp_path, "headway", "status", "results")
     assert read.returncode == 2

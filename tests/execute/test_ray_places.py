@@ -46,32 +46,24 @@ def test_without_ray_the_line_to_install_it(monkeypatch):
         pass
 
 
-def test_headway_starts_no_ray_of_its_own():
-    pytest.importorskip("ray")
-    with (
-        pytest.raises(UserError, match=r"ray local: .* type `ray start --head`, and then --ray auto"),
-        ray_cluster.ray_cluster("local"),
-    ):
-        pass
-
-
-@pytest.mark.parametrize("address", ["somewhere", "ray://host:10001", "host:0", "host:99999", ""])
-def test_an_address_that_is_none_is_an_error(address):
-    pytest.importorskip("ray")
-    with pytest.raises(UserError, match="give auto, or HOST:PORT"), ray_cluster.ray_cluster(address):
-        pass
-
-
-def test_where_no_ray_answers_it_is_told_in_seconds():
-    pytest.importorskip("ray")
+def closed_port() -> str:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        return f"127.0.0.1:{closed.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("local", r"ray local: .* type `ray start --head`, and then --ray auto"),
+        (closed_port(), "nothing answers there .*`ray start --head`"),
+        *((none, "give auto, or HOST:PORT") for none in ("somewhere", "ray://host:10001", "host:0", "host:99999", "")),
+    ],
+)
+def test_where_no_ray_can_answer_it_is_told_in_seconds(address, said):
+    pytest.importorskip("ray")
     began = time.monotonic()
-    with (
-        pytest.raises(UserError, match=f"ray {address}: nothing answers there .*`ray start --head`"),
-        ray_cluster.ray_cluster(address),
-    ):
+    with pytest.raises(UserError, match=said), ray_cluster.ray_cluster(address):
         pass
     assert time.monotonic() - began < 10
 
@@ -108,15 +100,12 @@ HTTP_2 = b"\0\0\0\4\0\0\0\0\0"
 @pytest.mark.parametrize("answer", [HTTP, HTTP_2, None])
 def test_where_somebody_else_answers_it_is_told_in_seconds(answer, monkeypatch, capfd):
     pytest.importorskip("ray")
-    said = "the program there does not answer as Ray does; give HOST:PORT"
-    monkeypatch.setattr("headway.execute.ray_cluster._LETS_IN_WITHIN_S", 3.0)
+    monkeypatch.setattr("headway.execute.ray_cluster._LETS_IN_WITHIN_S", 1.0)
     began = time.monotonic()
-    with (
-        a_port(answer) as address,
-        pytest.raises(UserError, match=f"ray {address}: {said}"),
-        ray_cluster.ray_cluster(address),
-    ):
-        pass
+    with a_port(answer) as address:
+        said = f"ray {address}: the program there does not answer as Ray does; give HOST:PORT"
+        with pytest.raises(UserError, match=said), ray_cluster.ray_cluster(address):
+            pass
     assert time.monotonic() - began < 15
     assert capfd.readouterr() == ("", ""), "what Ray prints of it is of no use"
 
@@ -124,20 +113,24 @@ def test_where_somebody_else_answers_it_is_told_in_seconds(answer, monkeypatch, 
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("import sys; sys.exit('AuthenticationError: RPC error: InvalidAuthToken')", "needs its token"),
+        ("import sys; sys.exit('AuthenticationError: RPC error: InvalidAuthToken')", "cluster there .*needs its token"),
         ("import os; os.write(2, b'no token was found'); os.abort()", "copy it to ~/.ray/auth_token here, and set RAY"),
-        ("import sys; sys.exit('RpcError: Unimplemented')", "does not answer as Ray does"),
+        ("import sys; sys.exit('RpcError: Unimplemented')", "program there .*does not answer as Ray does"),
+        ("import time; time.sleep(60); print('asking')", "Python did not import Ray within 0 s, so .*check the disk"),
     ],
 )
 def test_a_ray_that_lets_nobody_in_is_told_from_what_is_none(script, said, monkeypatch):
     monkeypatch.setattr(ray_cluster, "_ASK", script)
-    with pytest.raises(UserError, match=f"ray here:1: the (?:program|cluster) there .*{said}"):
+    if "sleep" in script:
+        monkeypatch.setattr(ray_cluster, "_IMPORTED_WITHIN_S", 0.3)
+    with pytest.raises(UserError, match=f"ray here:1: .*{said}"):
         ray_cluster._lets_in("here:1", "here:1")
+    monkeypatch.setattr(ray_cluster, "_IMPORTED_WITHIN_S", 60.0)
     monkeypatch.setattr(ray_cluster, "_ASK", "print('asking')")
     assert not ray_cluster._lets_in("here:1", "here:1"), "it wants no token"
 
 
-def test_of_the_cluster_of_this_machine_the_token_is_taken_that_is_here(monkeypatch):
+def test_of_the_cluster_of_this_machine_the_token_is_taken_that_is_here_or_none_is_told(monkeypatch):
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     asked = "import os, sys; sys.exit(os.environ['RAY_AUTH_MODE'] != 'token' and 'no token')"
@@ -149,10 +142,6 @@ def test_of_the_cluster_of_this_machine_the_token_is_taken_that_is_here(monkeypa
             ray_cluster._lets_in(named, "here:1")
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     assert ray_cluster._lets_in("here:1", "here:1")
-
-
-def test_where_a_token_is_asked_for_and_neither_side_has_one_it_is_told_what_to_do(monkeypatch):
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
     asked = "import os, sys; sys.exit(os.environ['RAY_AUTH_MODE'] == 'token' and 'no token was found')"
     monkeypatch.setattr(ray_cluster, "_ASK", asked)
     said = "ray auto: RAY_AUTH_MODE=token is set here, but neither this machine nor the cluster has a token; unset "
@@ -174,16 +163,6 @@ def test_a_cluster_without_a_token_is_told_with_what_to_do(tmp_path, monkeypatch
     ]
 
 
-def test_a_ray_that_is_not_imported_in_time_is_told_from_one_that_does_not_answer(monkeypatch):
-    monkeypatch.setattr(ray_cluster, "_IMPORTED_WITHIN_S", 0.5)
-    monkeypatch.setattr(ray_cluster, "_ASK", "import time; time.sleep(60); print('asking')")
-    began = time.monotonic()
-    said = "ray auto: Python did not import Ray within 0 s, so the cluster was not asked; check the disk .* try again"
-    with pytest.raises(UserError, match=said):
-        ray_cluster._lets_in("auto", "here:1")
-    assert time.monotonic() - began < 30
-
-
 def test_a_cluster_of_this_machine_that_is_gone_is_told_in_seconds(monkeypatch):
     pytest.importorskip("ray")
     monkeypatch.setattr(ray_cluster, "_LETS_IN_WITHIN_S", 3.0)
@@ -201,28 +180,20 @@ NODE = RayNode(id="abcdef1234567890", host="node7", cpus=1, gpus=0)
 
 
 def said(**changes) -> dict[str, str]:
-    whole = {"host": "node7", "headway": package_hash(SOURCE), "sees": "yes", "writes": "yes"}
-    whole["lacks"] = ""
+    whole = {"host": "node7", "headway": package_hash(SOURCE), "sees": "yes", "writes": "yes", "lacks": ""}
     return {**whole, "why_not": "", "pid": "1", **changes}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, ""),
-        ({"headway": ""}, r"Ray node node7 \(abcdef12\) has no Headway; install the same version there as here"),
-        ({"headway": "0000"}, r"Ray node node7 \(abcdef12\) has another Headway \(0000 there, .* here\)"),
-        (
-            {"lacks": "mine.txt"},
-            r"Ray node node7 \(abcdef12\) does not have mine.txt as it is here \(rel.* put it there",
-        ),
+        ({"headway": ""}, "has no Headway; install the same version there as here"),
+        ({"headway": "0000"}, r"has another Headway \(0000 there, .* here\)"),
+        ({"lacks": "mine.txt"}, r"does not have mine.txt as it is here \(rel.* put it there"),
     ],
 )
 def test_a_node_without_the_same_headway_is_named(changes, message):
-    found = why_not(NODE, said(**changes))
-    assert (found == "") is (message == "")
-    if message:
-        assert re.search(message, found)
+    assert re.search(rf"Ray node node7 \(abcdef12\) {message}", why_not(NODE, said(**changes)))
 
 
 class Nodes:
@@ -250,28 +221,18 @@ class Nodes:
 BLIND = {"sees": "", "writes": "", "why_not": "No such file or directory"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "hosts", "told"),
-    [
-        ({}, ["node7", "node8"], "^2 Ray nodes: they see .*$"),
-        (
-            BLIND,
-            ["node7"],
-            r"^1 Ray node: it sees .*\nRay node node8 .* is not used: it cannot see and write .* \(No such file",
-        ),
-    ],
-)
-def test_a_node_that_does_not_see_the_directory_is_not_used(tmp_path, changes, hosts, told):
+def test_a_node_that_does_not_see_the_directory_is_not_used(tmp_path):
     lines = []
-    places = list(AllRayPlaces(Nodes(**changes), tmp_path, device="cpu", tell=lines.append))
-    assert [place.node.host for place in places] == hosts
+    places = list(AllRayPlaces(Nodes(), tmp_path, device="cpu", tell=lines.append))
+    assert [place.node.host for place in places] == ["node7", "node8"]
+    assert re.fullmatch("2 Ray nodes: they see .*", lines.pop())
+    nodes = Nodes(**BLIND)
+    places = list(AllRayPlaces(nodes, tmp_path, device="cpu", tell=lines.append))
+    assert [place.node.host for place in places] == ["node7"]
+    told = r"^1 Ray node: it sees .*\nRay node node8 .* is not used: it cannot see and write .* \(No such file"
     assert re.search(told, "\n".join(lines))
     assert not list(tmp_path.iterdir()), "the probe is removed"
-
-
-def test_a_directory_that_no_node_sees_is_an_error(tmp_path):
-    nodes = Nodes(**BLIND)
-    nodes.there = nodes.there[1:]
+    del nodes.there[0]
     said = r"cannot be seen and written by node8 \(No such .* give a directory in a folder that all nodes share$"
     with pytest.raises(UserError, match=said):
         list(AllRayPlaces(nodes, tmp_path, device="cpu"))
@@ -305,8 +266,8 @@ def test_slots_are_cores_or_shares_of_gpus(tmp_path):
 
 def test_when_no_node_is_left_that_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("headway.execute.ray_places._POLL_EVERY_S", 0.0)
-    lines, nodes = [], Nodes()
-    places = AllRayPlaces(nodes, tmp_path, device="cpu", tell=lines.append)
+    lines = []
+    places = AllRayPlaces(Nodes(), tmp_path, device="cpu", tell=lines.append)
     for place in list(places):
         place.refuse(place.node, "its disk is full or fails")
     assert lines[-1].endswith("is not used: its disk is full or fails")
@@ -466,13 +427,10 @@ def test_a_node_says_which_files_it_does_not_have_as_they_are_elsewhere(tmp_path
 
 
 def test_relative_paths_begin_at_a_slot_where_they_begin_here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "there").mkdir()
-    RaySlot("cpu", 1, folder=str(tmp_path / "there"))
-    assert Path.cwd() == tmp_path / "there"
-    RaySlot("cpu", 1, folder=str(tmp_path / "nowhere"))
-    RaySlot("cpu", 1)
-    assert Path.cwd() == tmp_path / "there"
+    monkeypatch.chdir("/")
+    for folder in (str(tmp_path), str(tmp_path / "nowhere"), ""):
+        RaySlot("cpu", 1, folder=folder)
+        assert Path.cwd() == tmp_path
 
 
 def test_files_that_runs_read_are_asked_for(tmp_path, monkeypatch):
@@ -483,9 +441,8 @@ def test_files_that_runs_read_are_asked_for(tmp_path, monkeypatch):
     nodes = Nodes()
     monkeypatch.setattr("headway.execute.sweep.ray_cluster", lambda *_, **__: contextlib.nullcontext(nodes))
     files = [Path("mine.jsonl"), Path("none")]
-    with ExecutionOptions(ray="auto", device="cpu").site(
-        tmp_path, (), uses_gpu=False, files=files, tell=lambda _: None
-    ) as site:
+    options = ExecutionOptions(ray="auto", device="cpu")
+    with options.site(tmp_path, (), uses_gpu=False, files=files, tell=lambda _: None) as site:
         assert len(list(site.places)) == 2
     assert nodes.files == {"mine.jsonl": 2}, "what is missing here is told by whoever reads it"
 
@@ -510,8 +467,8 @@ def cluster(monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_nodes_are_killed_and_join_and_every_run_ends_with_the_same_bits(cluster, tmp_path):
     nodes = [cluster.add_node(**SMALL) for _ in range(2)]
-    runs, told = runs_of(tmp_path / "results", steps=200, seeds=3), []
-    undisturbed = runs_of(tmp_path / "whole", steps=200, seeds=3)
+    runs, told = runs_of(tmp_path / "results", steps=200), []
+    undisturbed = runs_of(tmp_path / "whole", steps=200)
     killed = False
     with ray_cluster.ray_cluster(cluster.address) as joined:
         places = AllRayPlaces(joined, tmp_path / "results", command=quadratic.WORKER, tell=told.append, device="cpu")
@@ -521,7 +478,7 @@ def test_nodes_are_killed_and_join_and_every_run_ends_with_the_same_bits(cluster
                 cluster.add_node(**SMALL)
                 killed = True
     assert killed
-    assert statuses(runs) == ["done"] * 6
+    assert statuses(runs) == ["done"] * 4
     os.environ["QUADRATIC_STEP_S"] = "0"
     for run in undisturbed:
         quadratic.train_here(run)
@@ -531,21 +488,3 @@ def test_nodes_are_killed_and_join_and_every_run_ends_with_the_same_bits(cluster
     assert re.match("[23] Ray nodes: they see ", told[0]), "the head has no slot"
     assert any("is gone; its runs move elsewhere" in line for line in told), told
     assert any("joined with 1 core" in line for line in told), told
-
-
-@pytest.mark.slow
-def test_on_a_busy_cluster_runs_go_to_slots_that_have_begun_and_it_is_told(cluster, tmp_path, monkeypatch):
-    for _ in range(3):
-        cluster.add_node(**SMALL)
-    monkeypatch.setattr("headway.execute.ray_places._BUSY_S", 2.0)
-    runs, told = runs_of(tmp_path / "results", steps=30, seeds=2), []
-    with ray_cluster.ray_cluster(cluster.address) as joined:
-        holds = joined.ray.remote(type("Holds", (), {"ping": lambda self: True}))
-        others = [holds.options(num_cpus=1).remote() for _ in range(2)]
-        assert joined.ray.get([other.ping.remote() for other in others], timeout=60) == [True, True]
-        places = AllRayPlaces(joined, tmp_path / "results", command=quadratic.WORKER, tell=told.append, device="cpu")
-        seen = [(snapshot.count("running"), snapshot.workers) for snapshot in run_all(runs, places)]
-    assert statuses(runs) == ["done"] * 4
-    assert max(seen) <= (1, 1), "one slot of three has begun"
-    # On a slow machine the third is not there yet when it is told.
-    assert re.search("[23] of 3 slots have not started within 2 s", " ".join(told)), told

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -46,18 +45,6 @@ def slow_steps(monkeypatch):
 
 
 @pytest.mark.slow
-def test_all_runs_get_done_and_the_last_snapshot_says_so(tmp_path):
-    runs = runs_of(tmp_path)
-    last = last_of(sweep(runs))
-    assert statuses(runs) == ["done"] * 4
-    assert [(p.name, p.seed, p.status, p.step, p.steps) for p in last.runs] == [
-        (run.name, run.seed, "done", 60, 60) for run in runs
-    ]
-    assert last.count("done") == 4
-    assert last.seconds_left == 0.0
-
-
-@pytest.mark.slow
 def test_snapshots_show_what_runs_how_fast_and_how_long_it_takes(tmp_path, slow_steps, monkeypatch):
     runs = runs_of(tmp_path, steps=1000)
     with contextlib.closing(sweep(runs, workers=1)) as snapshots:
@@ -86,16 +73,6 @@ def test_the_longest_runs_start_first(tmp_path, slow_steps):
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_is_told_and_does_not_stop_the_others(tmp_path):
-    wild = {"training": {"learning_rate": 1e6}}
-    runs = runs_of(tmp_path, seeds=1, arms={"wild": wild, "tame": {}}, baseline=None)
-    last = last_of(sweep(runs))
-    assert statuses(runs) == ["failed", "done"]
-    assert last.runs[0].status == "failed"
-    assert "lower training.learning_rate" in last.runs[0].message
-
-
-@pytest.mark.slow
 def test_done_runs_are_left_alone_and_failed_ones_tried_again(tmp_path, monkeypatch):
     runs = runs_of(tmp_path, seeds=1)
     quadratic.train_here(runs[0])
@@ -109,17 +86,16 @@ def test_done_runs_are_left_alone_and_failed_ones_tried_again(tmp_path, monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_a_worker_that_is_killed_is_noted_with_the_signal_and_goes_on_later(tmp_path, slow_steps, number, monkeypatch):
-    runs = runs_of(tmp_path, seeds=1, steps=1000)
+def test_a_worker_that_is_killed_is_noted_with_the_signal_and_goes_on_later(tmp_path, slow_steps, monkeypatch):
+    runs = runs_of(tmp_path, seeds=1, steps=300)
     killed = False
     for snapshot in sweep(runs):
         if not killed and snapshot.runs[0].step > 5:
-            os.kill(quadratic.owner(runs[0]), number)
+            os.kill(quadratic.owner(runs[0]), signal.SIGKILL)
             killed = True
         last = snapshot
     assert last.runs[0].status == "failed"
-    assert f"killed by {number.name}" in last.runs[0].message
+    assert "killed by SIGKILL" in last.runs[0].message
     assert statuses(runs) == ["failed", "done"]
     assert Run.open(runs[0].path).message == last.runs[0].message
     monkeypatch.setenv("QUADRATIC_STEP_S", "0")
@@ -138,71 +114,18 @@ def test_a_worker_that_cannot_even_begin_is_noted(tmp_path):
 
 
 @pytest.mark.slow
-def test_closing_it_stops_the_workers_which_store_where_they_are(tmp_path, slow_steps):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ctrl_c_and_its_likes_stop_all_workers_which_store_where_they_are(tmp_path, slow_steps, number):
     runs = runs_of(tmp_path, seeds=1, steps=5000)
-    with contextlib.closing(sweep(runs)) as snapshots:
-        for snapshot in snapshots:
-            if min(p.step for p in snapshot.runs) > 10:
-                break
+    process = subprocess.Popen([sys.executable, str(SWEEP), str(tmp_path)], stderr=subprocess.PIPE)
+    quadratic.wait_until(lambda: all(run.records()[3:] for run in runs))
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=120)
+    assert b"KeyboardInterrupt" in errors
     opened = [Run.open(run.path) for run in runs]
     assert [run.status for run in opened] == ["interrupted", "interrupted"]
     assert all(re.match(r"stopped at step \d+ with `headway run`; run again", run.message) for run in opened)
     assert all(run.weights() for run in opened)
-
-
-def test_a_worker_that_ignores_being_stopped_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("headway.execute.sweep._ASKED_FOR_S", (0.3,))
-    (run,) = runs_of(tmp_path, seeds=1, arms={"slow": {}}, baseline="slow")
-    deaf = (
-        "import signal, time; signal.signal(signal.SIGUSR1, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
-    )
-    with contextlib.closing(run_all([run], quadratic.places(1, (sys.executable, "-c", deaf)))) as snapshots:
-        next(snapshots)
-        quadratic.wait_until(lambda: "deaf" in (run.path / "log.txt").read_text())
-        began = time.monotonic()
-    assert time.monotonic() - began < 50
-    assert Run.open(run.path).status == "interrupted"
-    assert "killed by SIGKILL" in Run.open(run.path).message
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_ctrl_c_and_its_likes_stop_all_workers(tmp_path, slow_steps, number):
-    runs = runs_of(tmp_path, seeds=1, steps=5000)
-    process = subprocess.Popen([sys.executable, str(SWEEP), str(tmp_path)], stderr=subprocess.PIPE)
-    quadratic.wait_until(lambda: all(quadratic.owner(run) for run in runs))
-    time.sleep(0.2)
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=120)
-    assert b"KeyboardInterrupt" in errors
-    assert statuses(runs) == ["interrupted", "interrupted"]
-
-
-@pytest.mark.slow
-def test_two_sweeps_on_one_directory_share_the_runs(tmp_path, slow_steps):
-    runs = runs_of(tmp_path, seeds=3, steps=60)
-    processes = [subprocess.Popen([sys.executable, str(SWEEP), str(tmp_path)]) for _ in range(2)]
-    for process in processes:
-        assert process.wait(60) == 0
-    assert statuses(runs) == ["done"] * 6
-    for run in runs:
-        assert [record["step"] for record in run.records()] == sorted({record["step"] for record in run.records()})
-    # Nobody did what another had done: a lease per run, unless two wanted it at the same moment.
-    assert sum(int(path.stem) for run in runs for path in (run.path / "lease").iterdir()) <= 8
-
-
-@pytest.mark.slow
-def test_a_run_that_another_process_gives_up_is_taken_over(tmp_path):
-    runs = runs_of(tmp_path, seeds=1)
-    lease = quadratic.taken(runs[0])
-    lease.__enter__()
-    snapshots = sweep(runs)
-    for snapshot in snapshots:
-        if snapshot.runs[1].status not in ("waiting", "running"):
-            break
-    assert [p.status for p in next(snapshots).runs] == ["running", "done"]
-    lease.__exit__(None, None, None)
-    assert last_of(snapshots).count("done") == 2
 
 
 def test_it_works_outside_the_main_thread(tmp_path):

@@ -8,7 +8,6 @@ import pytest
 from support import quadratic
 
 from headway.errors import UserError
-from headway.execute import work as work_module
 from headway.execute.stop import FROM_PARENT
 from headway.execute.work import DONE, ELSEWHERE, FAILED, STOPPED, work
 from headway.store import checkpoint
@@ -41,28 +40,32 @@ def run(tmp_path):
     return quadratic.fresh_run(tmp_path / "results")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_stores_a_checkpoint_at_the_next_milestone_and_interrupts(run, number):
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """What the run leaves when nothing stops it."""
+    whole = quadratic.fresh_run(tmp_path_factory.mktemp("undisturbed"))
+    assert quadratic.train_here(whole) == DONE
+    return quadratic.lasting(whole)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(signal.SIGINT, "by SIGINT"), (signal.SIGTERM, "by SIGTERM"), (FROM_PARENT, "with `headway run`")],
+)
+def test_a_signal_stores_a_checkpoint_at_the_next_milestone_and_interrupts(run, number, said):
     assert work(run.path, stopping_at(17, number)) == STOPPED
     stopped = Run.open(run.path)
     assert stopped.status == "interrupted"
-    assert stopped.message == f"stopped at step 20 by {number.name}; run again to resume"
+    assert stopped.message == f"stopped at step 20 {said}; run again to resume"
     assert checkpoint.load(run.path / "checkpoint")[0].step == 20
     assert stopped.records()[-1]["step"] == 20
-
-
-def test_a_stop_by_the_process_that_started_it_is_told_apart(run):
-    assert work(run.path, stopping_at(17, FROM_PARENT)) == STOPPED
-    assert Run.open(run.path).message == "stopped at step 20 with `headway run`; run again to resume"
 
 
 @pytest.mark.parametrize(
     "numbers",
     [
         (signal.SIGTERM, signal.SIGTERM),
-        (signal.SIGTERM, FROM_PARENT),
         (FROM_PARENT, signal.SIGTERM),
-        (signal.SIGINT, FROM_PARENT, signal.SIGTERM),
         (signal.SIGHUP, signal.SIGTERM, FROM_PARENT),
         (signal.SIGUSR1, FROM_PARENT),  # a scheduler's, to every process of a tree, and what the parent makes of it
     ],
@@ -73,28 +76,27 @@ def test_signals_that_come_together_are_one_wish(run, numbers):
     assert checkpoint.load(run.path / "checkpoint")[0].step == 20
 
 
-def test_the_parent_that_asks_again_after_others_have_asked_is_impatient(run, monkeypatch):
-    monkeypatch.setattr("headway.execute.stop.ASKED_AGAIN_S", 0.0)
-    assert work(run.path, stopping_at(17, signal.SIGTERM, FROM_PARENT, FROM_PARENT)) == STOPPED
-    assert Run.open(run.path).message == "stopped by SIGTERM; run again to resume"
-
-
-def test_a_second_signal_after_a_while_interrupts_at_once(run, monkeypatch):
-    monkeypatch.setattr("headway.execute.stop.TOGETHER_S", 0.0)
-    assert work(run.path, stopping_at(17, signal.SIGTERM, signal.SIGTERM)) == STOPPED
+@pytest.mark.parametrize(
+    ("patience", "numbers"),
+    [
+        ("TOGETHER_S", (signal.SIGTERM, signal.SIGTERM)),
+        ("ASKED_AGAIN_S", (signal.SIGTERM, FROM_PARENT, FROM_PARENT)),
+    ],
+)
+def test_who_asks_again_after_a_while_interrupts_at_once(run, monkeypatch, patience, numbers):
+    monkeypatch.setattr(f"headway.execute.stop.{patience}", 0.0)
+    assert work(run.path, stopping_at(17, *numbers)) == STOPPED
     stopped = Run.open(run.path)
     assert stopped.message == "stopped by SIGTERM; run again to resume"
     assert checkpoint.load(run.path / "checkpoint")[0] is None
 
 
-def test_an_interrupted_run_ends_with_the_same_bits_and_its_times_add_up(run, tmp_path):
-    undisturbed = quadratic.fresh_run(tmp_path / "undisturbed")
-    assert quadratic.train_here(undisturbed) == DONE
+def test_an_interrupted_run_ends_with_the_same_bits_and_its_times_add_up(run, undisturbed):
     assert work(run.path, stopping_at(17)) == STOPPED
     counted = checkpoint.load(run.path / "checkpoint")[0].counters
     assert work(run.path, stopping_at(40)) == STOPPED
     assert quadratic.train_here(run) == DONE
-    assert quadratic.lasting(run) == quadratic.lasting(undisturbed)
+    assert quadratic.lasting(run) == undisturbed
     done = Run.open(run.path)
     assert done.message == ""
     for clock in ("wall_s", "processor_s"):
@@ -117,10 +119,7 @@ def test_far_from_any_milestone_it_stores_where_it_is_and_ends_with_the_same_bit
     assert quadratic.lasting(run) == quadratic.lasting(undisturbed)
 
 
-def test_a_signal_while_it_measures_is_not_kept_waiting(run, tmp_path):
-    undisturbed = quadratic.fresh_run(tmp_path / "undisturbed")
-    assert quadratic.train_here(undisturbed) == DONE
-
+def test_a_signal_while_it_measures_is_not_kept_waiting(run, undisturbed):
     def opened(spec, stored):
         study = quadratic.study(spec, stored)
         return replace(study, measures=(quadratic.at_step(21, measuring), *study.measures))
@@ -134,7 +133,7 @@ def test_a_signal_while_it_measures_is_not_kept_waiting(run, tmp_path):
     assert run.records()[-1]["step"] == 20
     assert checkpoint.load(run.path / "checkpoint")[0].step == 21
     assert quadratic.train_here(run) == DONE
-    assert quadratic.lasting(run) == quadratic.lasting(undisturbed)
+    assert quadratic.lasting(run) == undisturbed
 
 
 def test_a_signal_in_the_first_step_which_may_compile_a_model_interrupts_at_once(run):
@@ -155,7 +154,7 @@ def test_a_signal_in_the_first_step_which_may_compile_a_model_interrupts_at_once
     assert checkpoint.load(run.path / "checkpoint")[0].step == 20
 
 
-def test_a_stop_during_the_conclusion_goes_on_with_the_conclusion(run, tmp_path):
+def test_a_stop_during_the_conclusion_goes_on_with_the_conclusion(run, undisturbed):
     def opened(spec, stored):
         study = quadratic.study(spec, stored)
 
@@ -169,29 +168,18 @@ def test_a_stop_during_the_conclusion_goes_on_with_the_conclusion(run, tmp_path)
     assert Run.open(run.path).status == "interrupted"
     assert checkpoint.load(run.path / "checkpoint")[0].step == 60
     assert quadratic.train_here(run) == DONE
-    undisturbed = quadratic.fresh_run(tmp_path / "undisturbed")
-    quadratic.train_here(undisturbed)
-    assert quadratic.lasting(run) == quadratic.lasting(undisturbed)
+    assert quadratic.lasting(run) == undisturbed
 
 
-def test_checkpoints_come_by_the_clock(run, monkeypatch):
-    monkeypatch.setattr(work_module, "CHECKPOINT_EVERY_S", 0.0)
-    quadratic.train_here(run)
-    assert {int(path.stem) for path in (run.path / "checkpoint").iterdir()} == {56, 60}
-
-
-def test_a_done_run_is_not_touched(run):
-    quadratic.train_here(run)
-    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
-    assert quadratic.train_here(run) == DONE
-    assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
-
-
-def test_a_run_that_another_process_works_on_is_left_alone(run, capfd):
+def test_a_run_that_another_process_works_on_or_that_is_done_is_left_alone(run, capfd):
     with quadratic.taken(run):
         assert quadratic.train_here(run) == ELSEWHERE
     assert f"process {os.getpid()}" in capfd.readouterr().out
     assert Run.open(run.path).status == "waiting"
+    quadratic.train_here(run)
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    assert quadratic.train_here(run) == DONE
+    assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
 
 
 def test_whoever_is_taken_over_stops_and_changes_nothing(run, monkeypatch):
@@ -208,9 +196,8 @@ def test_whoever_is_taken_over_stops_and_changes_nothing(run, monkeypatch):
 
 
 def test_a_divergence_fails_with_the_step_and_what_to_lower(tmp_path):
-    run = quadratic.fresh_run(
-        tmp_path / "results", training={"optimizer": "sgd", "learning_rate": 1e6, "batch_size": 1, "steps": 60}
-    )
+    training = {"optimizer": "sgd", "learning_rate": 1e6, "batch_size": 1, "steps": 60}
+    run = quadratic.fresh_run(tmp_path / "results", training=training)
     assert quadratic.train_here(run) == FAILED
     failed = Run.open(run.path)
     assert failed.status == "failed"
@@ -224,11 +211,7 @@ def test_a_divergence_fails_with_the_step_and_what_to_lower(tmp_path):
     ("error", "message", "traced"),
     [
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero; log.txt says where", True),
-        (
-            UserError("no bias here; leave it out"),
-            "no bias here; leave it out",
-            False,
-        ),
+        (UserError("no bias here; leave it out"), "no bias here; leave it out", False),
         (PermissionError(13, "Permission denied"), "Permission denied; log.txt says where", True),
     ],
 )
@@ -245,40 +228,28 @@ def test_an_error_is_the_outcome_of_the_run_and_the_next_try_may_succeed(run, er
     assert Run.open(run.path).message == ""
 
 
-def test_going_on_elsewhere_says_that_bits_may_differ(run):
-    def another(spec, stored):
-        assert stored["trainer"] == "quadratic"
-        study = quadratic.study(spec, stored)
-        return replace(study, execution={**study.execution, "instruction_set": "avx2"})
-
-    work(run.path, stopping_at(17))
-    assert work(run.path, another) == DONE
-    done = Run.open(run.path)
-    assert done.message == "bits may differ: from step 20 on instruction_set None -> avx2"
-    assert done.execution["changes"] == ["from step 20 on instruction_set None -> avx2"]
-
-
 @pytest.mark.parametrize(
-    ("before", "said"),
-    [({"ATen": "AVX2"}, "bits may differ: from step 20 on instruction_sets.ATen AVX2 -> AVX512"), (None, "")],
+    ("before", "after", "change"),
+    [
+        ({}, {"instruction_set": "avx2"}, "instruction_set None -> avx2"),
+        (
+            {"instruction_sets": {"ATen": "AVX2"}},
+            {"instruction_sets": {"ATen": "AVX512"}},
+            "instruction_sets.ATen AVX2 -> AVX512",
+        ),
+        ({}, {"instruction_sets": {"ATen": "AVX512"}}, None),
+    ],
 )
-def test_going_on_with_another_instruction_set_is_told_and_with_an_unknown_one_is_not(run, before, said):
-    def executed(instruction_sets, opened):
+def test_going_on_in_another_execution_is_told_and_in_an_unknown_one_is_not(run, before, after, change):
+    def executed(there, opened):
         def opened_there(spec, stored):
             study = opened(spec, stored)
-            sets = {} if instruction_sets is None else {"instruction_sets": instruction_sets}
-            return replace(study, execution={**study.execution, **sets})
+            return replace(study, execution={**study.execution, **there})
 
         return opened_there
 
     work(run.path, executed(before, stopping_at(17)))
-    assert work(run.path, executed({"ATen": "AVX512"}, quadratic.study)) == DONE
-    assert Run.open(run.path).message == said
-
-
-def test_a_run_from_the_start_is_told_of_no_former_execution(run):
-    def opened(spec, stored):
-        assert stored == {}
-        return quadratic.study(spec, stored)
-
-    assert work(run.path, opened) == DONE
+    assert work(run.path, executed(after, quadratic.study)) == DONE
+    done = Run.open(run.path)
+    assert done.message == (f"bits may differ: from step 20 on {change}" if change else "")
+    assert done.execution.get("changes", []) == ([f"from step 20 on {change}"] if change else [])

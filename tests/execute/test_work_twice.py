@@ -20,7 +20,7 @@ def first(tmp_path):
     return run
 
 
-def overtaken(run, first, change=lambda path: None, spoil=lambda study: None, leave=()):
+def overtaken(run, first, spoil=lambda study: None, leave=()):
     """Work on a run, in whose folder somebody's result appears while this process judges its own."""
 
     def opened(spec, given):
@@ -35,7 +35,6 @@ def overtaken(run, first, change=lambda path: None, spoil=lambda study: None, le
                     shutil.copytree(path, run.path / path.name, dirs_exist_ok=True)
                 else:
                     shutil.copy2(path, run.path / path.name)
-            change(run.path)
             return study.conclude()
 
         return replace(study, conclude=conclude)
@@ -44,24 +43,28 @@ def overtaken(run, first, change=lambda path: None, spoil=lambda study: None, le
 
 
 def files(path):
-    return {file: file.read_bytes() for file in path.rglob("*") if file.is_file() and file.parent.name != "lease"}
+    """What the folder holds but for leases and the log."""
+    kept = (file for file in path.rglob("*") if file.is_file() and file.parent.name != "lease")
+    return {file.relative_to(path): file.read_bytes() for file in kept if file.name != "log.txt"}
 
 
-def test_equal_results_are_one_and_the_first_stays_as_it_was(tmp_path, first):
-    run = quadratic.fresh_run(tmp_path / "second")
+def test_equal_results_are_one_and_the_first_stays_as_it_was(run, first):
     assert overtaken(run, first) == DONE
     kept = Run.open(run.path)
     kept.check()
     assert kept.metrics == Run.open(first.path).metrics
     assert kept.message == ""
     assert "finished twice, with the same bits" in (run.path / "log.txt").read_text()
-    theirs = {path.relative_to(first.path): data for path, data in files(first.path).items() if path.name != "log.txt"}
-    mine = {path.relative_to(run.path): data for path, data in files(run.path).items() if path.name != "log.txt"}
+    theirs, mine = files(first.path), files(run.path)
     assert {path: mine[path] for path in theirs} == theirs
 
 
-def test_where_the_files_of_the_first_were_written_over_they_are_sealed_again(tmp_path, first):
-    run = quadratic.fresh_run(tmp_path / "second")
+@pytest.fixture
+def run(tmp_path):
+    return quadratic.fresh_run(tmp_path / "second")
+
+
+def test_where_the_files_of_the_first_were_written_over_they_are_sealed_again(run, first):
     assert overtaken(run, first, leave=("metrics.jsonl",)) == DONE
     kept = Run.open(run.path)
     kept.check()
@@ -75,24 +78,27 @@ def flip(study):
     weights[0, 0] ^= 1 << 20
 
 
-def test_different_bits_on_equal_execution_are_told_as_a_defect(tmp_path, first):
-    run = quadratic.fresh_run(tmp_path / "second")
+def test_different_bits_on_equal_execution_are_told_as_a_defect(run, first):
     assert overtaken(run, first, spoil=flip) == DONE
     kept = Run.open(run.path)
     kept.check()
     assert kept.metrics == Run.open(first.path).metrics
-    assert "eval_mse" in kept.message
-    assert "heads/" in kept.message
-    assert "one of these machines is faulty" in kept.message
-    assert "the first result is kept" in kept.message
+    for said in ("eval_mse", "heads/", "one of these machines is faulty", "the first result is kept"):
+        assert said in kept.message
 
 
-def test_different_executions_may_differ_and_it_says_in_what(tmp_path, first):
-    stored.rewrite(first.path, execution={**Run.open(first.path).execution, "threads": 2, "host": "other"})
-    run = quadratic.fresh_run(tmp_path / "second")
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        ({"threads": 2, "host": "other"}, "threads 2 -> 1"),
+        ({"together": 5, "batch": "0123", "host": "other"}, "batch 0123 -> None, together 5 -> None"),
+    ],
+)
+def test_different_executions_may_differ_and_it_says_in_what(run, first, there, said):
+    stored.rewrite(first.path, execution={**Run.open(first.path).execution, **there})
     assert overtaken(run, first, spoil=flip) == DONE
     message = Run.open(run.path).message
-    assert "executed differently (threads 2 -> 1)" in message
+    assert f"executed differently ({said})" in message
     assert "finished twice, on other and " in message
     assert "faulty" not in message
 
@@ -106,16 +112,6 @@ def test_an_instruction_set_that_is_not_recorded_makes_no_defect_of_a_machine(fi
     other = replace(run, execution={**run.execution, "instruction_sets": {"ATen": "AVX512"}})
     assert "executed differently (instruction_sets.ATen AVX512 -> AVX2)" in verify.said(other, of_torch, ["eval_mse"])
     assert "faulty" in verify.said(replace(run, execution=of_torch), of_torch, ["eval_mse"])
-
-
-def test_a_run_in_a_batch_and_alone_is_no_defect_of_a_machine(tmp_path, first):
-    in_batch = {**Run.open(first.path).execution, "together": 5, "batch": "0123"}
-    stored.rewrite(first.path, execution=in_batch)
-    run = quadratic.fresh_run(tmp_path / "second")
-    assert overtaken(run, first, spoil=flip) == DONE
-    message = Run.open(run.path).message
-    assert "executed differently (batch 0123 -> None, together 5 -> None)" in message
-    assert "faulty" not in message
 
 
 def test_times_and_memory_are_no_difference(first):

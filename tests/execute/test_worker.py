@@ -3,9 +3,10 @@
 import os
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
-from support import quadratic, stored
+from support import quadratic
 
 from headway.execute import worker
 from headway.execute.places import WorkerOptions
@@ -23,6 +24,7 @@ def test_the_threads_are_set_before_numpy_is_imported():
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert result.stdout == "2 3 3 False\n"
     assert "nowhere holds no run" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -44,15 +46,6 @@ def test_threads_that_wait_soon_sleep_unless_the_user_says_how_they_wait(given, 
     assert done.stdout == f"{waits}\n"
 
 
-def test_a_run_has_the_threads_it_began_with(tmp_path):
-    run = quadratic.fresh_run(tmp_path / "results")
-    assert worker._stored_threads(run.path) is None, "it has not begun"
-    stored.rewrite(run.path, execution={"threads": 7})
-    assert worker._stored_threads(run.path) == 7
-    (run.path / "run.json").unlink()
-    assert worker._stored_threads(run.path) is None
-
-
 @pytest.mark.parametrize(
     ("trainer", "stored", "asked"),
     [
@@ -65,27 +58,13 @@ def test_a_run_has_the_threads_it_began_with(tmp_path):
 def test_a_run_that_goes_on_has_the_trainer_and_compilation_it_began_with(
     monkeypatch, tmp_path, trainer, stored, asked
 ):
-    calls = []
-
-    class Room:
-        @staticmethod
-        def open_study(spec, *, trainer, compile, device, init_from, init_record, folder):
-            assert init_from is init_record is None
-            calls.append((trainer, compile))
-            return quadratic.study(spec)
-
-    monkeypatch.setattr("headway.train.loop.training_part_of", lambda spec: Room)
+    part = Mock(open_study=Mock(side_effect=lambda spec, **_: quadratic.study(spec)))
+    monkeypatch.setattr("headway.train.loop.training_part_of", lambda spec: part)
     spec = quadratic.experiment().arm("slow").spec(0)
     study = worker._open_study(tmp_path, spec, stored, WorkerOptions(trainer=trainer), threads=2)
-    assert calls == [asked]
+    given = part.open_study.call_args.kwargs
+    assert (given["trainer"], given["compile"]) == asked
     assert study.execution["threads"] == 2
-
-
-def test_a_folder_without_a_run_is_a_users_error(tmp_path):
-    result = subprocess.run([*WORKER, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert result.returncode == 2
-    assert "holds no run" in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 def test_a_worker_ends_with_the_process_that_it_works_for(tmp_path):

@@ -47,7 +47,6 @@ def cross_out_a_line(path):
 
 
 DAMAGES = {
-    "the newest arrays truncated": (lambda p: truncate(p / "checkpoint/000000040.safetensors", -9), 35),
     "a byte of the newest arrays changed": (lambda p: flip(p / "checkpoint/000000040.safetensors"), 35),
     "the newest arrays missing": (lambda p: (p / "checkpoint/000000040.safetensors").unlink(), 35),
     "the newest commit truncated": (lambda p: truncate(p / "checkpoint/000000040.json", 30), 35),
@@ -63,7 +62,6 @@ def frequent_checkpoints(monkeypatch):
     monkeypatch.setattr(work_module, "CHECKPOINT_EVERY_S", 0.0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damage_is_said_and_the_run_ends_with_the_same_bits(tmp_path, whole, name):
     damage, goes_on_from = DAMAGES[name]
@@ -77,35 +75,25 @@ def test_damage_is_said_and_the_run_ends_with_the_same_bits(tmp_path, whole, nam
 
 
 @pytest.mark.parametrize("kept", [-1, -20])
-def test_a_truncated_last_line_is_written_again(tmp_path, whole, kept):
+def test_half_a_line_is_written_again_and_half_a_checkpoint_was_never_there(tmp_path, whole, kept):
     run = stopped_run(tmp_path / "results")
     with open(run.path / "metrics.jsonl", "ab") as file:
         file.write(b'{"step": 45, "wall_s": 0.2, "train_mse": 0.1234}'[:kept])
-    assert quadratic.train_here(run) == DONE
-    assert quadratic.lasting(run) == quadratic.lasting(Store.open(whole).run("slow", 0))
-
-
-def test_a_checkpoint_that_is_only_half_written_was_never_there(tmp_path):
-    run = stopped_run(tmp_path / "results")
     (run.path / "checkpoint" / "000000042.safetensors").write_bytes(b"half")
     (run.path / "checkpoint" / ".000000042.json.0123.tmp").write_bytes(b"{")
     assert quadratic.train_here(run) == DONE
     assert Run.open(run.path).message == ""
-    assert not list(run.path.rglob(".*"))
+    assert not [*run.path.rglob(".*"), *run.path.rglob("000000042*")]
+    assert quadratic.lasting(run) == quadratic.lasting(Store.open(whole).run("slow", 0))
 
 
 EDITED = "run.json is not as it was written"
 DONE_DAMAGES = {
     "run.json cut": (lambda p: (p / "run.json").write_text("{bad"), "run.json: cannot be read"),
-    "run.json of another kind": (lambda p: (p / "run.json").write_text("[]"), "run.json: it is not a mapping"),
     "run.json gone": (lambda p: (p / "run.json").unlink(), "its run.json is missing, and other parts of a run"),
-    "run.json without a number": (lambda p: replace(p / "run.json", '"seed": 0', '"seed": null'), EDITED),
     "a status of its own": (lambda p: replace(p / "run.json", '"done"', '"perfect"'), EDITED),
-    "no metrics": (lambda p: replace(p / "run.json", '"metrics": {', '"metrics": 7, "m": {'), EDITED),
     "the configuration edited": (lambda p: replace(p / "run.json", '"d_x": 2', '"d_x": 3'), EDITED),
-    "the configuration broken": (lambda p: replace(p / "run.json", '"d_x": 2', '"d_x": -2'), EDITED),
     "a record in the middle": (lambda p: cross_out_a_line(p / "metrics.jsonl"), "metrics.jsonl has"),
-    "a record of another kind": (lambda p: replace(p / "metrics.jsonl", "\n", "\n7\n"), "metrics.jsonl has"),
     "a digit of a record": (
         lambda p: replace(p / "metrics.jsonl", '"step": 15', '"step": 16'),
         "metrics.jsonl does not have the content that was written",
@@ -115,10 +103,6 @@ DONE_DAMAGES = {
     "the checkpoint missing": (
         lambda p: shutil.rmtree(p / "checkpoint"),
         "checkpoint/000000060.json is missing (and 1 other file)",
-    ),
-    "the checkpoint cut": (
-        lambda p: truncate(p / "checkpoint/000000060.safetensors", -9),
-        "checkpoint/000000060.safetensors has",
     ),
     "a folder for the checkpoint": (
         lambda p: ((p / "checkpoint/000000060.safetensors").unlink(), (p / "checkpoint/000000060.safetensors").mkdir()),
@@ -138,10 +122,6 @@ DONE_DAMAGES = {
     ),
     "the seal gone": (lambda p: (p / "seal.json").unlink(), "seal.json is missing, though run.json says"),
     "the seal edited": (lambda p: replace(p / "seal.json", ": 96", ": 97"), "seal.json: it is not as it was"),
-    "the seal of another run": (
-        lambda p: shutil.copy(p.parent / "seed-1/seal.json", p / "seal.json"),
-        "seal.json: it is not as it was written",
-    ),
     "done without a seal": (lambda p: stored.rewrite(p, seal=None), "done without a seal"),
 }
 """What is damaged, and what is said of it."""
@@ -167,27 +147,21 @@ def whole(tmp_path_factory):
     return store.path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", DONE_DAMAGES)
-def test_a_damaged_run_is_said_left_alone_and_left_out_while_the_others_go_on(tmp_path, whole, name, monkeypatch):
+def test_a_damaged_run_is_said_left_alone_and_left_out(tmp_path, whole, name, monkeypatch):
     damage, said = DONE_DAMAGES[name]
     store = Store.open(shutil.copytree(whole, tmp_path / "results"))
     path = store.path / "runs" / "slow" / "seed-0"
     damage(path)
-    shutil.rmtree(store.path / "runs" / "fast" / "seed-1")
     before = content(path)
     runs = [store.add(arm, seed) for arm, seed in store.experiment.runs]
-    assert [run.status for run in runs] == ["damaged", "done", "done", "waiting"]
+    assert [run.status for run in runs] == ["damaged", "done", "done", "done"]
     for _ in run_all(runs, quadratic.places(1)):
         pass
-    assert [run.status for run in store.runs()] == ["damaged", "done", "done", "done"]
     assert content(path) == before
     run = store.run("slow", 0)
-    assert said in run.message
-    assert str(path) in run.message
-    assert f"`headway drop {store.path} slow --seeds 0` moves the run aside, and `headway run` trains it again" in (
-        run.message
-    )
+    for part in (said, str(path), f"`headway drop {store.path} slow --seeds 0` moves the run aside, and `headway run`"):
+        assert part in run.message
     with pytest.raises(ResultsError) as raised:
         _ = run.spec
     assert str(raised.value) == run.message
@@ -201,11 +175,15 @@ def test_a_damaged_run_is_said_left_alone_and_left_out_while_the_others_go_on(tm
         assert f"slow seed 0 damaged: {run.message}\n" in shown.getvalue()
 
 
-def test_truncated_heads_are_an_error_that_names_them(tmp_path, whole):
-    run = Store.open(shutil.copytree(whole, tmp_path / "results")).run("slow", 0)
-    truncate(run.path / "heads/000000010.safetensors", 40)
-    with pytest.raises(ResultsError, match=r"000000010\.safetensors: it is damaged .*; `headway drop .* slow"):
-        run.head_arrays(10)
+def test_a_damaged_run_holds_up_no_other(tmp_path, whole):
+    store = Store.open(shutil.copytree(whole, tmp_path / "results"))
+    DONE_DAMAGES["run.json cut"][0](store.path / "runs/slow/seed-0")
+    shutil.rmtree(store.path / "runs/fast/seed-1")
+    runs = [store.add(arm, seed) for arm, seed in store.experiment.runs]
+    assert [run.status for run in runs] == ["damaged", "done", "done", "waiting"]
+    for _ in run_all(runs, quadratic.places(1)):
+        pass
+    assert [run.status for run in store.runs()] == ["damaged", "done", "done", "done"]
 
 
 def test_a_run_json_that_is_damaged_while_its_worker_runs_stops_nothing(tmp_path):

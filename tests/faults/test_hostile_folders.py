@@ -66,36 +66,22 @@ def refused(folder, problem, open_it=None):
 
 DECLARED = [
     ("gpt2", {"model_type": ["gpt2"]}, "config.json: model_type ['gpt2'] is not a name; give that of an architecture"),
-    ("gpt2", {"model_type": {"a": 1}}, "model_type {'a': 1} is not a name"),
-    ("neox", {"model_type": 7}, "model_type 7 is not a name"),
     ("gpt2", {"model_type": "y" * 100_000}, "GPT2LMHeadModel is not a model of text that Headway knows"),
     ("neox", {"architectures": "GPTNeoXForCausalLM"}, "architectures 'GPTNeoXForCausalLM' is not a list of names"),
-    ("neox", {"architectures": {"a": 1}}, "architectures {'a': 1} is not a list of names"),
     ("neox", {"architectures": [["a"]]}, "architectures [['a']] is not a list of names"),
     ("neox", {"architectures": ["pipeline"]}, "its architecture is pipeline, which transformers"),
-    ("neox", {"architectures": ["PreTrainedModel"]}, "its architecture is PreTrainedModel, which transformers"),
     ("gpt2", {"n_layer": 10**9}, "n_layer is 1000000000, but the weights hold 28 arrays; one of the two is of another"),
-    ("neox", {"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000, but the weights hold 28 arrays"),
     ("bart", {"decoder_layers": 10**9}, "decoder_layers is 1000000000, but the weights hold"),
-    ("neo", {"num_layers": 10**9}, "num_layers is 1000000000, but the weights hold 30 arrays"),
     ("neo", {"attention_types": [[["global"], 10**5]]}, "attention_types names 100000 layers, but num_layers is 2"),
-    ("neo", {"attention_types": [[[], 10**5]]}, "attention_types names 0 layers, but num_layers is 2"),
     ("neo", {"attention_types": 7}, "it cannot be understood"),
     ("neox", {"vocab_size": 10**12}, "vocab_size is 1000000000000, but the weights hold"),
     ("gpt2", {"vocab_size": [257]}, "vocab_size [257] is not a number of tokens; give a whole one above 0"),
-    ("gpt2", {"vocab_size": "9" * 3000}, "is not a number of tokens"),
     ("neox", {"hidden_size": 1e300}, "hidden_size is 1000000000000 ... (275 characters) ... 5459400540160"),
-    ("gpt2", {"n_embd": 10**18}, "n_embd is 1000000000000000000, but the weights hold"),
-    (
-        "neox",
-        {"hidden_size": 200_000},
-        "a model of 320,132,400,064 numbers is declared, but",
-    ),
+    ("neox", {"hidden_size": 200_000}, "a model of 320,132,400,064 numbers is declared, but"),
     ("neox", {"max_position_embeddings": 10**9}, "max_position_embeddings is 1000000000, but the weights hold"),
     ("llama", {"max_position_embeddings": 262_000, "head_dim": 8192}, "its tables of positions would take 103.0 GB"),
     ("llama", {"rope_parameters": ["a"]}, "rope_parameters ['a'] is not a mapping"),
     ("gpt2", {"activation_function": ["y" * 10_000]}, "transformers cannot open it"),
-    ("gpt2", {"resid_pdrop": [1]}, "it cannot be understood"),
     ("neox", {"quantization_config": {"quant_method": "gptq"}}, "its weights are quantized, and such heads cannot be"),
     ("neox", {"attn_implementation": "some/kernel"}, "'some/kernel' names code of another place, which is not run"),
     ("neox", {"transformers_weights": "pytorch_model.bin"}, "transformers_weights names a file of its own; remove it"),
@@ -114,7 +100,6 @@ def test_a_hostile_declaration_is_refused(name, changes, problem, folder_of):
     ("text", "problem"),
     [
         (DEEP, "config.json: mappings and lists are nested more than 64 deep; fetch it again"),
-        ("{" + '"a": {' * 70 + "}" * 71, "mappings and lists are nested more than 64 deep"),
         ("[" * 100_000, "config.json: mappings and lists are nested more than 64"),
         ('{"a": ' + "9" * 5000 + "}", "config.json: it cannot be read (Exceeds the limit"),
         ("[1]", "config.json: it is not a mapping, keys with values"),
@@ -134,16 +119,9 @@ def test_what_is_no_declaration_is_refused(name, text, problem, folder_of):
     ("index", "problem"),
     [
         ({"weight_map": {"a": 7}}, "it cannot be understood (weight_map names no file for each array); fetch it again"),
-        ({"weight_map": 7}, "weight_map names no file for each array"),
-        ({"weight_map": {}}, "weight_map names no file for each array"),
-        ([7], "weight_map names no file for each array"),
         ({"weight_map": {"a": ["x"]}}, "weight_map names no file for each array"),
-        (
-            {"weight_map": {"a": "../x.safetensors"}},
-            "it names '../x.safetensors', which is not a safetensors file",
-        ),
+        ({"weight_map": {"a": "../x.safetensors"}}, "it names '../x.safetensors', which is not a safetensors file"),
         ({"weight_map": {"a": "/etc/passwd"}}, "it names '/etc/passwd', which is not a safetensors file of its folder"),
-        ({"weight_map": {"a": "in/side.safetensors"}}, "it names 'in/side.safetensors', which is no"),
         ({"weight_map": {"a": "x" * 9000 + ".safetensors"}}, "which is not a safetensors file of its folder"),
         ({"weight_map": {"a": "pytorch_model.bin"}}, "it names 'pytorch_model.bin', which is no"),
         ({"weight_map": {str(i): f"{i}.safetensors" for i in range(5000)}}, ", ..., missing here; fetch the whole"),
@@ -180,11 +158,7 @@ def test_links_of_the_hubs_cache_are_followed(folder_of, tmp_path):
     [
         (lambda path: os.mkfifo(path), "tokenizer_config.json is not a file but a device, a pipe or a socket"),
         (lambda path: path.symlink_to("/dev/zero"), "tokenizer_config.json is a link to a place outside of the folder"),
-        (lambda path: path.symlink_to("../../../../etc/passwd"), "is a link to a place outside of the folder"),
-        (
-            lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 10**12),
-            "has 1,000,000 MB, above the limit",
-        ),
+        (lambda path: path.touch() or os.truncate(path, 10**12), "has 1,000,000 MB, above the limit"),
     ],
 )
 @pytest.mark.parametrize("name", ["gpt2", "neox"])
@@ -211,10 +185,7 @@ def header_of(n_arrays):
     ("content", "problem"),
     [
         (header(2**63), "its header would have 9,223,372,036,855 MB, and 25 MB are read at most"),
-        (header(10**8), "its header would have 100 MB, and 25 MB are read at most"),
         (header(0), "model.safetensors: it is damaged (it has no header); fetch or write it again"),
-        (b"", "model.safetensors: it is damaged (it has no header)"),
-        (header(20, b"x" * 20), "model.safetensors: it is damaged (Error while deserializing header"),
         (header(200_000, b"[" * 200_000), "model.safetensors: it is damaged (Error while deserializing header"),
         (pickle.dumps([1] * 100), "model.safetensors: it is damaged"),
         (lambda: header_of(500_000), "its header would have 34 MB, and 25 MB are"),
@@ -232,9 +203,9 @@ def test_hostile_weights_are_refused(content, problem, folder_of):
 def test_weights_that_are_no_numbers_are_neither_written_with_nor_exported(number, name, folder_of, tmp_path):
     folder = folder_of(name)
     rewrite(folder, lambda arrays: arrays[max(arrays)].reshape(-1).__setitem__(0, number))
-    said = refused(
-        folder, f"{name}: weights are NaN or infinite, so it cannot generate text (", partial(open_model, for_="write")
-    )
+    why = f"{name}: weights are NaN or infinite, so"
+    refused(folder, f"{why} its heads cannot be measured (")
+    said = refused(folder, f"{why} it cannot generate text (", partial(open_model, for_="write"))
     assert said.endswith("; use another checkpoint")
     for line in (["generate", str(folder)], ["export", str(folder), str(tmp_path / "out")]):
         assert "weights are NaN or infinite, so it cannot generate text" in told(*line)
@@ -261,15 +232,9 @@ def test_no_pickle_is_read(name, kind, folder_of, tmp_path):
 
 CODE = """
 import pathlib
-
-import torch
 from transformers import Qwen3ForCausalLM
-
 pathlib.Path({mark!r}).touch()
-
-
-class Mine(Qwen3ForCausalLM):
-    pass
+class Mine(Qwen3ForCausalLM): pass
 """
 
 
@@ -285,8 +250,7 @@ def with_code(folder_of, tmp_path, monkeypatch):
 
 def test_code_of_a_folder_is_run_only_where_somebody_says_so(with_code, tmp_path):
     said = refused(with_code, "qwen3: it needs the code that comes with it (mine.Mine), which is not run by default. ")
-    assert said.endswith("Read this code; if you trust it, give trust_code=True in Python, or --trust-code on "
-                         "the command line")  # fmt: skip
+    assert said.endswith("if you trust it, give trust_code=True in Python, or --trust-code on the command line")
     assert not (tmp_path / "was-run").exists()
     with pytest.warns(RuntimeWarning, match=r"^running code of .*/qwen3: mine.Mine$") as warned:
         opened = open_model(with_code, trust_code=True)
@@ -317,21 +281,18 @@ def test_the_command_line_says_once_what_it_runs(with_code, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("code", "problem"),
+    ("auto_map", "problem"),
     [
-        (
-            "other/one--mine.Mine",
-            "auto_map names 'other/one--mine.Mine', which is not code in this folder",
+        *(
+            ({"AutoModelForCausalLM": code}, f"auto_map names {code!r}, which is not code in this folder")
+            for code in ("other/one--mine.Mine", "../mine.Mine", 7)
         ),
-        ("../mine.Mine", "auto_map names '../mine.Mine', which is not code in this folder"),
-        (7, "auto_map names 7, which is not code in this folder"),
+        (7, "auto_map 7 is not a mapping"),
     ],
 )
-def test_code_of_another_place_is_never_run(code, problem, with_code):
-    edit(with_code, auto_map={"AutoModelForCausalLM": code})
-    refused(with_code, problem, lambda folder: open_model(folder, trust_code=True))
-    edit(with_code, auto_map=7)
-    refused(with_code, "auto_map 7 is not a mapping", lambda folder: open_model(folder, trust_code=True))
+def test_code_of_another_place_is_never_run(auto_map, problem, with_code):
+    edit(with_code, auto_map=auto_map)
+    refused(with_code, problem, partial(open_model, trust_code=True))
 
 
 def test_code_beside_an_architecture_that_transformers_has_is_not_run(folder_of, tmp_path):
@@ -348,7 +309,6 @@ def test_code_beside_an_architecture_that_transformers_has_is_not_run(folder_of,
 BOMB = [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}] * 12
 TOKENIZERS = [
     ({"normalizer": {"type": "Sequence", "normalizers": BOMB}}, "would turn a character into 999,999,999"),
-    ({"decoder": {"type": "Sequence", "decoders": BOMB}}, "would turn a character into 999,999,999"),
     ({"normalizer": {"type": "Replace", "pattern": {"Regex": "."}, "content": "a" * 9999}}, "a character into 10,000"),
     ({"normalizer": 7}, "tokenizer"),
     ({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}, "tokenizer"),
@@ -356,7 +316,6 @@ TOKENIZERS = [
                 "max_input_chars_per_word": 10**12}}, "its max_input_chars_per_word is 1,000,000,000,000, and 10,000"),
     ({"model": {"type": "BPE", "vocab": {"a": 2**32 - 1}, "merges": []}}, "of tokenizer.json has the id 4294967295"),
     ({"added_tokens": [{"id": 10**9, "content": "x"}]}, "has the id 1000000000, and 10,000,000 is the largest"),
-    ({"model": ["a"]}, "tokenizer"),
     ({"added_tokens": DEEP}, "tokenizer"),
 ]  # fmt: skip
 
@@ -369,7 +328,7 @@ def test_a_hostile_tokenizer_is_refused(name, changes, problem, folder_of):
     refused(folder, problem)
 
 
-@pytest.mark.parametrize("text", ["", "{", DEEP, "[1]", "null", '{"model": ' + DEEP + "}"], ids=lambda text: text[:10])
+@pytest.mark.parametrize("text", ["", "{", DEEP, "null"], ids=lambda text: text[:10])
 @pytest.mark.parametrize("name", ["gpt2", "neox"])
 def test_what_is_no_tokenizer_is_refused(name, text, folder_of):
     folder = folder_of(name)
@@ -380,7 +339,7 @@ def test_what_is_no_tokenizer_is_refused(name, text, folder_of):
     refused(folder, "no tokenizer has more than 40 MB", Tokenizer.load)
 
 
-@pytest.mark.parametrize("verb", ["plan", "show", "run", "status", "compare", "report"])
+@pytest.mark.parametrize("verb", ["plan", "run", "status", "report"])
 def test_verbs_that_read_no_model_say_so(verb, folder_of):
     folder = folder_of("gpt2")
     said = told(verb, folder)
@@ -424,14 +383,15 @@ def test_whole_folders_are_opened_as_before(kinds):
 
 @pytest.mark.slow
 def test_mutated_folders_give_no_traceback_no_hang_and_need_no_memory(tmp_path):
-    command = [sys.executable, FUZZER, "--folders", "100000", "--seconds", "10", "--seed", "0"]
+    command = [sys.executable, FUZZER, "--folders", "100000", "--seconds", "5", "--seed", "0"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert " 0 findings" in ended.stdout
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "neox"])
-@pytest.mark.parametrize(("kind", "said"), [("int8", "I8"), ("int64", "I64"), ("bool", "BOOL")])
+@pytest.mark.parametrize(
+    ("name", "kind", "said"), [("gpt2", "int8", "I8"), ("llama", "int64", "I64"), ("neox", "bool", "BOOL")]
+)
 def test_weights_of_whole_numbers_are_named(name, kind, said, folder_of):
     folder, changed = folder_of(name), []
 
@@ -440,9 +400,8 @@ def test_weights_of_whole_numbers_are_named(name, kind, said, folder_of):
         arrays[changed[0]] = (100 * arrays[changed[0]]).astype(kind)
 
     rewrite(folder, change)
-    told = refused(
-        folder, "weights have no floating-point type that Headway reads (float64, float32, float16, bfloat16)"
-    )
+    types = "float64, float32, float16, bfloat16"
+    told = refused(folder, f"weights have no floating-point type that Headway reads ({types})")
     assert f"fetch the model as it was before it was quantized:\n  {changed[0]}: {said}" in told
 
 
@@ -453,21 +412,13 @@ def test_a_type_that_contradicts_the_file_is_said_before_anything_is_read(name, 
     open_model(folder)
     assert not [each for each in recwarn if "config.json says" in str(each.message)]
     edit(folder, dtype="bfloat16")
-    with pytest.warns(
-        RuntimeWarning, match=r"config.json says that weights are bfloat16, but the file holds float32; He"
-    ):
+    said = r"config.json says that weights are bfloat16, but the file holds float32; He"
+    with pytest.warns(RuntimeWarning, match=said):
         open_model(folder)
 
 
-@pytest.mark.parametrize("said", ["float33", ["a"], 7, {"a": 1}])
+@pytest.mark.parametrize("said", ["float33", ["a"]])
 def test_a_type_that_is_none_is_refused(said, folder_of):
     folder = folder_of("gpt2")
     edit(folder, dtype=said)
     refused(folder, "is not a type of weights; write the type that the file has, such as float32")
-
-
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_weights_that_are_no_numbers_are_not_traced_in_python_either(name, folder_of):
-    folder = folder_of(name)
-    rewrite(folder, lambda arrays: arrays[max(arrays)].reshape(-1).__setitem__(0, np.nan))
-    refused(folder, f"{name}: weights are NaN or infinite, so its heads cannot be measured (")

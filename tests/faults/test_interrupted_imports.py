@@ -21,10 +21,8 @@ main()
 
 MOMENTS = [
     ("headway.cli", ["list"]),
-    ("typer", ["list"]),
     ("headway.cli.models", ["list"]),
     ("headway.base.text", ["compare", "nowhere"]),
-    ("headway.store.directory", ["compare", "nowhere"]),
     ("numpy", ["plan", "icl-heads"]),
     ("headway.analysis.xray", ["xray", "nowhere"]),
 ]

@@ -28,10 +28,8 @@ ADVICE = "run again|run the same command again|try again|give another path|choos
 
 def records(path):
     """The whole lines of a log, whatever else is wrong."""
-    try:
-        lines = (path / "metrics.jsonl").read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        return []
+    file = path / "metrics.jsonl"
+    lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
     return [json.loads(line)["step"] for line in lines]
 
 
@@ -46,18 +44,18 @@ def whole(tmp_path_factory):
 @pytest.mark.parametrize(
     ("first", "number", "how"),
     [
-        (1, errno.ENOSPC, {"once": True}),
-        (2, errno.EDQUOT, {}),
-        (1, errno.EROFS, {}),
-        (2, errno.EIO, {"reading": True}),
-        (1, errno.EIO, {"once": True, "reading": True}),
-        (2, errno.ESTALE, {"once": True, "reading": True}),
+        (1, errno.ENOSPC, {}),
+        (2, errno.EDQUOT, {"once": True}),
+        (3, errno.EROFS, {}),
+        (4, errno.EIO, {"reading": True}),
+        (2, errno.EIO, {"once": True, "reading": True}),
+        (3, errno.ESTALE, {"once": True, "reading": True}),
     ],
 )
 def test_a_worker_whose_storage_fails_at_any_operation_loses_nothing(tmp_path, whole, first, number, how):
-    """Each operation fails in three of six ways: all in all ways take minutes more."""
+    """Each operation fails in one or two of six ways: all in all ways take minutes more."""
     codes = []
-    for operation in itertools.count(first, 2):
+    for operation in itertools.count(first, 4):
         run = quadratic.fresh_run(tmp_path / str(operation), steps=12)
         code = faults.working(run, operation, faults.failing(number), **how)
         codes.append(code)
@@ -65,6 +63,9 @@ def test_a_worker_whose_storage_fails_at_any_operation_loses_nothing(tmp_path, w
         now = Run.open(run.path)
         assert code in (DONE, FAILED, DISK_FULL, UNREACHABLE, 2), f"operation {operation}"
         assert now.status in ("waiting", "interrupted", "failed", "done")
+        if number == errno.ENOSPC:
+            assert code in (DONE, DISK_FULL), f"operation {operation}"
+            assert now.status != "failed", "it cannot be written that it failed"
         if now.status == "failed":
             assert re.search("again", now.message), now.message
             assert "Traceback" not in now.message
@@ -73,16 +74,16 @@ def test_a_worker_whose_storage_fails_at_any_operation_loses_nothing(tmp_path, w
         assert records(run.path)[: len(before)] == before
         assert not list(run.path.rglob(".*.tmp"))
         shutil.rmtree(tmp_path / str(operation))
-        if codes[-6:] == [DONE] * 6:  # some are of no consequence, such as a beat's
+        if codes[-4:] == [DONE] * 4:  # some are of no consequence, such as a beat's
             break
-    assert len(codes) > 30
-    assert sum(code != DONE for code in codes) > 15
+    assert len(codes) > 15
+    assert sum(code != DONE for code in codes) > 7
 
 
 @pytest.mark.slow
 def test_a_directory_that_vanishes_at_any_operation_ends_its_worker_and_is_not_made_again(tmp_path):
     codes = []
-    for operation in itertools.count(1):
+    for operation in itertools.count(1, 2):
         results = tmp_path / str(operation)
         run = quadratic.fresh_run(results, steps=12)
         code = faults.working(run, operation, lambda: shutil.rmtree(results, ignore_errors=True), once=True)  # noqa: B023
@@ -91,7 +92,7 @@ def test_a_directory_that_vanishes_at_any_operation_ends_its_worker_and_is_not_m
         codes.append(code)
         assert not results.exists(), [str(path) for path in results.rglob("*")]
         assert code in (ELSEWHERE, UNREACHABLE, DONE), f"operation {operation}"
-    assert len(codes) > 60
+    assert len(codes) > 30
 
 
 @pytest.mark.slow
@@ -142,10 +143,10 @@ def finished(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("verb", "number"),
-    [("run", errno.ENOSPC), ("run", errno.EIO), ("compare", errno.ENOSPC), ("compare", errno.EROFS)],
+    ("verb", "number", "first"),
+    [("run", errno.ENOSPC, 1), ("run", errno.EIO, 2), ("compare", errno.ENOSPC, 1), ("compare", errno.EROFS, 2)],
 )
-def test_a_command_whose_storage_fails_says_so_and_leaves_what_there_is(tmp_path, finished, verb, number):
+def test_a_command_whose_storage_fails_says_so_and_leaves_what_there_is(tmp_path, finished, verb, number, first):
     if verb == "run":
         results = tmp_path / "results"
         arguments = ["run", finished / "experiment.yaml", "--out", results, "--no-figures", "--no-timing"]
@@ -154,7 +155,7 @@ def test_a_command_whose_storage_fails_says_so_and_leaves_what_there_is(tmp_path
         results = tmp_path / "finished"
         shutil.copytree(finished / "results", results)
         arguments = ["compare", results]
-    for operation in itertools.count(1):
+    for operation in itertools.count(first, 2):
         before = content(results)
         code, output = said(arguments, results, operation, number, tmp_path / "output")
         if code == 0 or (verb == "run" and "comparing" in output):

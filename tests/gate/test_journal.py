@@ -40,21 +40,14 @@ def test_a_challenger_that_is_kept_is_the_next_champion(tmp_path):
 
 
 @pytest.mark.parametrize("line", range(6))
-def test_a_line_that_was_changed_is_named(tmp_path, line):
+def test_a_line_that_was_changed_is_named_and_one_that_was_taken_out_is_missed(tmp_path, line):
     directory = with_a_challenger(tmp_path).directory
     lines = (directory / JOURNAL).read_text().splitlines()
-    lines[line] = lines[line].replace("1", "2", 1)
-    (directory / JOURNAL).write_text("\n".join(lines) + "\n")
+    changed = lines[line].replace("1", "2", 1)
+    (directory / JOURNAL).write_text("\n".join([*lines[:line], changed, *lines[line + 1 :], ""]))
     with pytest.raises(ResultsError, match=rf"{JOURNAL}, line {line + 1} was changed after Headway wrote it"):
         Journal.read(directory)
-
-
-@pytest.mark.parametrize("left_out", [1, 3, 5])
-def test_a_line_that_was_taken_out_is_missed(tmp_path, left_out):
-    directory = with_a_challenger(tmp_path).directory
-    lines = (directory / JOURNAL).read_text().splitlines()
-    del lines[left_out]
-    (directory / JOURNAL).write_text("\n".join(lines) + "\n")
+    (directory / JOURNAL).write_text("\n".join([*lines[:line], *lines[line + 1 :], ""]))
     with pytest.raises(ResultsError, match=r"was changed after Headway wrote it|lines are missing or were added"):
         Journal.read(directory)
 
@@ -79,7 +72,7 @@ def test_a_seal_that_is_behind_is_that_of_a_killed_process(tmp_path):
         Journal.read(journal.directory)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"lines": true}', '{"lines": -1, "digest": 3}'])
+@pytest.mark.parametrize("content", ["", "[]", '{"lines": true}', '{"lines": -1, "digest": 3}'])
 def test_a_seal_of_anything_is_refused_in_words(tmp_path, content):
     directory = with_a_challenger(tmp_path).directory
     (directory / SEAL).write_text(content)

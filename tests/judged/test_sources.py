@@ -35,115 +35,93 @@ def _comma(value):
     return f"{value}".replace(".", ",")
 
 
-NAMED = {"arm": "arm", "metric": "loss"}
+def _csv(head, line, asked=None, says="", *, name="t.csv", joined="\n"):
+    return File(name, head + joined + _rows(line, joined), asked or {}, says)
+
+
+def _columns(line, joined=","):
+    return joined.join(line(arm, seed, VALUES[arm][seed]) for arm in VALUES for seed in range(4))
+
+
+def _long(arm, seed, value):
+    return f"{arm},{seed},{value}"
+
+
+def _log_calls(arm, seed, value):
+    calls = (
+        {"_step": 1, "arm": arm, "seed": seed, "loss": 9, "loss__MIN": 8.9, "loss__MAX": 9.1},
+        {"_step": 2, "arm": arm, "seed": seed, "train": 2},
+        {"_step": 3, "arm": arm, "seed": seed, "loss": value, "loss__MIN": 1, "loss__MAX": 9},
+    )
+    return "\n".join(map(json.dumps, calls))
+
+
+def _object(arm, seed, value):
+    return json.dumps({"config": {"arm": {"value": arm}, "seed": seed}, "summary": {"loss": value}})
+
+
+def _zoned(arm, seed, value):
+    return f"{arm},{seed},2026-01-0{seed + 1}T10:00:00{'Z' if seed % 2 else '+09:00'},{value}"
+
+
+NAMED, LOSS = {"arm": "arm", "metric": "loss"}, {"metric": "loss"}
+HEAD, STEPS = "arm,seed,loss", "arm,seed,step,loss"
+CHART = _columns(lambda a, s, v: f'"{a}-{s} - loss","{a}-{s} - loss__MIN","{a}-{s} - loss__MAX"')
 FILES = {
-    "long": File("t.csv", "arm,seed,loss\n" + _rows(lambda a, s, v: f"{a},{s},{v}"), {}),
-    "tabs": File("t.tsv", "arm\tseed\tloss\n" + _rows(lambda a, s, v: f"{a}\t{s}\t{v}"), {}),
-    "quoted commas": File(
-        "t.csv", 'arm,seed,notes,loss\n' + _rows(lambda a, s, v: f'{a},{s},"one, ""two"", three",{v}'), NAMED
+    "long": _csv(HEAD, _long),
+    "tabs": _csv("arm\tseed\tloss", lambda a, s, v: f"{a}\t{s}\t{v}", name="t.tsv"),
+    "quoted commas": _csv("arm,seed,notes,loss", lambda a, s, v: f'{a},{s},"one, ""two"", three",{v}', NAMED),
+    "byte-order mark": _csv(f"\ufeff{HEAD}", _long),
+    "UTF-16": File("t.csv", f"{HEAD}\n{_rows(_long)}".encode("utf-16"), {}),
+    "decimal commas": _csv("arm;seed;loss", lambda a, s, v: f"{a};{s};{_comma(v)}", says="decimal comma"),
+    "lines of Windows": _csv(HEAD, _long, joined="\r\n"),
+    "spaces about cells": _csv("arm, seed, loss", lambda a, s, v: f"{a} , {s}, {v} "),
+    "comments first": _csv(f"# made by hand\n\n{HEAD}", _long),
+    "seeds as text": _csv(HEAD, lambda a, s, v: f"{a},seed-{s},{v}"),
+    "seeds as decimals": _csv(HEAD, lambda a, s, v: f"{a},{s}.0,{v}"),
+    "duplicated rows": File("t.csv", f"{HEAD}\n" + 2 * _rows(_long), {}, says="8 runs"),
+    "empty cells at the last step": _csv(
+        STEPS, lambda a, s, v: f"{a},{s},1,9\n{a},{s},2,{v}\n{a},{s},3,", says="last by step"
     ),
-    "byte-order mark": File("t.csv", "\ufeffarm,seed,loss\n" + _rows(lambda a, s, v: f"{a},{s},{v}"), {}),
-    "UTF-16": File("t.csv", ("arm,seed,loss\n" + _rows(lambda a, s, v: f"{a},{s},{v}")).encode("utf-16"), {}),
-    "semicolons and decimal commas": File(
-        "t.csv", "arm;seed;loss\n" + _rows(lambda a, s, v: f"{a};{s};{_comma(v)}"), {}, says="decimal comma"
+    "steps that start again": _csv(
+        STEPS, lambda a, s, v: f"{a},{s},1,9\n{a},{s},2,8\n{a},{s},1,7\n{a},{s},2,{v}", says="logged steps again"
     ),
-    "lines of Windows": File("t.csv", "arm,seed,loss\r\n" + _rows(lambda a, s, v: f"{a},{s},{v}", "\r\n"), {}),
-    "spaces about cells": File("t.csv", "arm, seed, loss\n" + _rows(lambda a, s, v: f"{a} , {s}, {v} "), {}),
-    "comments first": File("t.csv", "# made by hand\n\narm,seed,loss\n" + _rows(lambda a, s, v: f"{a},{s},{v}"), {}),
-    "seeds as text": File("t.csv", "arm,seed,loss\n" + _rows(lambda a, s, v: f"{a},seed-{s},{v}"), {}),
-    "seeds as decimals": File("t.csv", "arm,seed,loss\n" + _rows(lambda a, s, v: f"{a},{s}.0,{v}"), {}),
-    "duplicated rows": File("t.csv", "arm,seed,loss\n" + 2 * _rows(lambda a, s, v: f"{a},{s},{v}"), {}, says="8 runs"),
-    "empty cells at the last step": File(
-        "t.csv",
-        "arm,seed,step,loss\n" + _rows(lambda a, s, v: f"{a},{s},1,9\n{a},{s},2,{v}\n{a},{s},3,"),
-        {},
-        says="last by step",
-    ),
-    "steps that start again": File(
-        "t.csv",
-        "arm,seed,step,loss\n" + _rows(lambda a, s, v: f"{a},{s},1,9\n{a},{s},2,8\n{a},{s},1,7\n{a},{s},2,{v}"),
-        {},
-        says="logged steps again",
-    ),
-    "steps out of order": File(
-        "t.csv", "arm,seed,step,loss\n" + _rows(lambda a, s, v: f"{a},{s},20,{v}\n{a},{s},3,9"), {}
-    ),
-    "two time zones": File(
-        "t.csv",
-        "arm,seed,timestamp,loss\n"
-        + _rows(lambda a, s, v: f"{a},{s},2026-01-0{s + 1}T10:00:00{'Z' if s % 2 else '+09:00'},{v}"),
-        {},
-    ),
-    "json lines of log calls": File(
-        "t.jsonl",
-        _rows(
-            lambda a, s, v: "\n".join(
-                json.dumps(row)
-                for row in (
-                    {"_step": 1, "arm": a, "seed": s, "loss": 9, "loss__MIN": 8.9, "loss__MAX": 9.1},
-                    {"_step": 2, "arm": a, "seed": s, "train": 2},
-                    {"_step": 3, "arm": a, "seed": s, "loss": v, "loss__MIN": 1, "loss__MAX": 9},
-                )
-            )
-        ),
-        {"metric": "loss"},
-        says="last by _step",
-    ),
-    "a list of objects": File(
-        "t.json",
-        json.dumps(
-            [
-                {"config": {"arm": {"value": arm}, "seed": seed}, "summary": {"loss": value}}
-                for arm in VALUES
-                for seed, value in enumerate(VALUES[arm])
-            ]
-        ),
-        {"arm": "config.arm", "metric": "summary.loss"},
-    ),
+    "steps out of order": _csv(STEPS, lambda a, s, v: f"{a},{s},20,{v}\n{a},{s},3,9"),
+    "two time zones": _csv("arm,seed,timestamp,loss", _zoned),
+    "json lines of log calls": File("t.jsonl", _rows(_log_calls), LOSS, says="last by _step"),
+    "a list of objects": File("t.json", f"[{_columns(_object)}]", {"arm": "config.arm", "metric": "summary.loss"}),
     "a chart as W&B exports it": File(
         "t.csv",
-        '"Step",'
-        + ",".join(f'"{a}-{s} - loss","{a}-{s} - loss__MIN","{a}-{s} - loss__MAX"' for a in VALUES for s in range(4))
-        + "\n1,"
-        + ",".join("9,9,9" for _ in range(8))
-        + "\n2,"
-        + ",".join(f"{v},1,9" for a in VALUES for v in VALUES[a])
-        + "\n",
-        {"metric": "loss"},
+        f'"Step",{CHART}\n1,{_columns(lambda *_: "9,9,9")}\n2,{_columns(lambda a, s, v: f"{v},1,9")}\n',
+        LOSS,
         says="split into arm and seed",
     ),
     "a column for each arm": File(
         "t.csv",
         "seed,a,b\n" + "".join(f"{s},{VALUES['a'][s]},{VALUES['b'][s]}\n" for s in range(4)),
-        {"metric": "loss"},
+        LOSS,
         says="is read as an arm",
     ),
     "a column for each seed": File(
         "t.csv",
         "arm,seed 0,seed 1,seed 2,seed 3\n" + "".join(f"{a},{','.join(map(str, VALUES[a]))}\n" for a in VALUES),
-        {"metric": "loss"},
+        LOSS,
         says="is read as a seed",
     ),
     "a column for each run": File(
         "t.csv",
-        "step,"
-        + ",".join(f"{a}_{s}" for a in VALUES for s in range(4))
-        + "\n1,9,9,9,9,9,9,9,9\n2,"
-        + ",".join(str(v) for a in VALUES for v in VALUES[a])
-        + "\n",
-        {"metric": "loss"},
+        f"step,{_columns(lambda a, s, v: f'{a}_{s}')}\n1{8 * ',9'}\n2,{_columns(lambda a, s, v: str(v))}\n",
+        LOSS,
         says="is read as a run",
     ),
     "runs that crashed": File(
         "t.csv",
-        "Name,State,arm,seed,loss\n" + _rows(lambda a, s, v: f"r{a}{s},finished,{a},{s},{v}") + "rx,crashed,b,4,99\n",
-        {"metric": "loss", "arm": "arm"},
+        f"Name,State,{HEAD}\n" + _rows(lambda a, s, v: f"r{a}{s},finished,{a},{s},{v}") + "rx,crashed,b,4,99\n",
+        NAMED,
         says="1 run without a result: 1 crashed",
     ),
-    "names of runs alone": File(
-        "t.csv", "run,loss\n" + _rows(lambda a, s, v: f"{a}_seed{s},{v}"), {}, says="split into arm and seed"
-    ),
-}  # fmt: skip
+    "names of runs alone": _csv("run,loss", lambda a, s, v: f"{a}_seed{s},{v}", says="split into arm and seed"),
+}
 
 
 def check(results, says=""):
@@ -173,78 +151,65 @@ def test_infinite_and_missing_numbers_leave_their_seed_out(tmp_path):
     assert "seeds 3, 4 are left out, where a value is not finite" in comparison.verdict
 
 
-def _folders(path, write):
+def _summary(arm, seed, value):
+    folder = f"{arm}/seed-{seed}"
+    summary = json.dumps({"loss": value, "_runtime": 12.0})
+    return {f"{folder}/wandb-summary.json": summary, f"{folder}/config.yaml": "lr: {value: 0.1}\nwandb_version: 1\n"}
+
+
+def _history(arm, seed, value):
+    lines = [{"step": 1, "loss": 9}, {"step": 2, "loss": value}]
+    return {f"{arm}/seed-{seed}/metrics.jsonl": "\n".join(map(json.dumps, lines)) + '\n{"step": 3, "lo'}
+
+
+def _trainer(arm, seed, value):
+    log = [{"step": 1, "loss": 4.0}, {"step": 2, "eval_loss": value}, {"step": 2, "train_runtime": 33.0}]
+    return {f"{arm}/seed-{seed}/trainer_state.json": json.dumps({"log_history": log, "global_step": 2})}
+
+
+def _checkpoints(arm, seed, value):
+    """Of several checkpoints, the last has the whole history."""
+    history = [{"step": step, "eval_loss": value + 1000 - step} for step in range(200, 1001, 200)]
+    folder = f"{arm}/seed-{seed}"
+    return {
+        f"{folder}/checkpoint-{last}/trainer_state.json": json.dumps({"log_history": history[: last // 200]})
+        for last in (200, 1000, 400)
+    }
+
+
+def _hydra(arm, seed, value):
+    folder = f"2026-01-01/{arm}_{seed}"
+    settings = f"model: {{kind: {arm}}}\nseed: {seed}\n"
+    return {f"{folder}/.hydra/config.yaml": settings, f"{folder}/metrics.jsonl": json.dumps({"val_loss": value})}
+
+
+def _file_each(arm, seed, value):
+    return {f"{arm}-{seed}.csv": f"epoch,loss\n0,9\n1,{value}\n"}
+
+
+def _settings_in_names(arm, seed, value):
+    return {f"lr=0.1,layout={arm},seed={seed}/results.json": json.dumps({"eval": {"loss": value}})}
+
+
+@pytest.mark.parametrize(
+    ("files_of", "asked", "says"),
+    [
+        (_summary, LOSS, "lr 0.1"),
+        (_history, LOSS, ""),
+        (_trainer, {"metric": "eval_loss"}, ""),
+        (_checkpoints, {"metric": "eval_loss"}, ""),
+        (_hydra, {}, "arm: model.kind (guessed)"),
+        (_file_each, {}, "split into arm and seed"),
+        (_settings_in_names, {"arm": "layout"}, "lr 0.1"),
+    ],
+)
+def test_a_folder_gives_the_runs_that_it_says(files_of, asked, says, tmp_path):
     for arm, values in VALUES.items():
         for seed, value in enumerate(values):
-            folder = path / arm / f"seed-{seed}"
-            folder.mkdir(parents=True)
-            write(folder, value)
-
-
-def test_folders_of_runs_with_a_summary(tmp_path):
-    def write(folder, value):
-        (folder / "wandb-summary.json").write_text(json.dumps({"loss": value, "_runtime": 12.0}))
-        (folder / "config.yaml").write_text("lr: {value: 0.1}\nwandb_version: 1\n")
-
-    _folders(tmp_path, write)
-    results = judge(tmp_path, metric="loss")
-    check(results, "lr 0.1")
-
-
-def test_folders_of_runs_with_a_history(tmp_path):
-    def write(folder, value):
-        lines = [{"step": 1, "loss": 9}, {"step": 2, "loss": value}]
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 3, "lo')
-
-    _folders(tmp_path, write)
-    check(judge(tmp_path, metric="loss"))
-
-
-def test_states_of_the_trainer_of_transformers(tmp_path):
-    def write(folder, value):
-        log = [{"step": 1, "loss": 4.0}, {"step": 2, "eval_loss": value}, {"step": 2, "train_runtime": 33.0}]
-        (folder / "trainer_state.json").write_text(json.dumps({"log_history": log, "global_step": 2}))
-
-    _folders(tmp_path, write)
-    check(judge(tmp_path, metric="eval_loss"))
-
-
-def test_of_several_checkpoints_the_last_one_has_the_history(tmp_path):
-    def write(folder, value):
-        for last in (200, 1000, 400):
-            history = [{"step": step, "eval_loss": value + 1000 - step} for step in range(200, last + 1, 200)]
-            (folder / f"checkpoint-{last}").mkdir()
-            state = json.dumps({"log_history": history})
-            (folder / f"checkpoint-{last}" / "trainer_state.json").write_text(state)
-
-    _folders(tmp_path, write)
-    check(judge(tmp_path, metric="eval_loss"))
-
-
-def test_settings_of_hydra_name_the_arm_and_the_seed(tmp_path):
-    for arm, values in VALUES.items():
-        for seed, value in enumerate(values):
-            folder = tmp_path / "2026-01-01" / f"{arm}_{seed}"
-            (folder / ".hydra").mkdir(parents=True)
-            (folder / ".hydra" / "config.yaml").write_text(f"model: {{kind: {arm}}}\nseed: {seed}\n")
-            (folder / "metrics.jsonl").write_text(json.dumps({"val_loss": value}) + "\n")
-    check(judge(tmp_path), "arm: model.kind (guessed)")
-
-
-def test_a_folder_with_a_file_for_each_run(tmp_path):
-    for arm, values in VALUES.items():
-        for seed, value in enumerate(values):
-            (tmp_path / f"{arm}-{seed}.csv").write_text(f"epoch,loss\n0,9\n1,{value}\n")
-    check(judge(tmp_path), "split into arm and seed")
-
-
-def test_names_of_folders_that_say_settings(tmp_path):
-    for arm, values in VALUES.items():
-        for seed, value in enumerate(values):
-            folder = tmp_path / f"lr=0.1,layout={arm},seed={seed}"
-            folder.mkdir()
-            (folder / "results.json").write_text(json.dumps({"eval": {"loss": value}}))
-    check(judge(tmp_path, arm="layout"), "lr 0.1")
+            for name, text in files_of(arm, seed, value).items():
+                (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / name).write_text(text)
+    check(judge(tmp_path, **asked), says)
 
 
 def test_event_files_of_tensorboard(tmp_path):
@@ -252,14 +217,13 @@ def test_event_files_of_tensorboard(tmp_path):
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
 
-    def write(folder, value):
-        events = writer.EventFileWriter(str(folder))
-        for step, number in ((1, 9.0), (2, value)):
-            summary = Summary(value=[Summary.Value(tag="val/loss", simple_value=number)])
-            events.add_event(Event(step=step, summary=summary))
-        events.close()
-
-    _folders(tmp_path, write)
+    for arm, values in VALUES.items():
+        for seed, value in enumerate(values):
+            events = writer.EventFileWriter(str(tmp_path / arm / f"seed-{seed}"))
+            for step, number in ((1, 9.0), (2, value)):
+                summary = Summary(value=[Summary.Value(tag="val/loss", simple_value=number)])
+                events.add_event(Event(step=step, summary=summary))
+            events.close()
     (comparison,) = judge(tmp_path).judged
     assert (comparison.n_pairs, comparison.outcome) == (4, "apart")
     assert_same(comparison.means, (3.06, 3.2575), dtype=np.float32)

@@ -1,6 +1,5 @@
 """Checkpoints: what was saved is loaded, and what is damaged is noticed."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -46,19 +45,11 @@ def test_what_lies_between_the_last_record_and_the_step_is_kept_to_the_bit(tmp_p
     assert load(tmp_path)[0].unrecorded is None
 
 
-def test_without_a_checkpoint_there_is_none(tmp_path):
-    assert load(tmp_path / "nowhere") == (None, [])
-
-
 def test_the_one_before_is_kept_until_the_next_commit(tmp_path):
     for step in (5, 10, 1_000_000_000):
         save(tmp_path, checkpoint(step))
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "000000010.json",
-        "000000010.safetensors",
-        "1000000000.json",
-        "1000000000.safetensors",
-    ]
+    kept = [f"{step}.{kind}" for step in ("000000010", "1000000000") for kind in ("json", "safetensors")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept
     assert load(tmp_path)[0].step == 1_000_000_000
 
 
@@ -98,15 +89,6 @@ def test_when_all_are_damaged_each_is_named_and_none_used(tmp_path):
     assert [text[:24] for text in damages] == ["the checkpoint of step 1", "the checkpoint of step 5"]
 
 
-def test_arrays_without_a_commit_are_no_checkpoint_and_are_cleared_away(tmp_path):
-    save(tmp_path, checkpoint(5))
-    (tmp_path / "000000010.safetensors").write_bytes(b"half")
-    (tmp_path / ".000000010.json.abcd.tmp").write_bytes(b"half")
-    assert load(tmp_path)[0].step == 5
-    save(tmp_path, checkpoint(15))
-    assert {path.stem for path in tmp_path.iterdir()} == {"000000005", "000000015"}
-
-
 def test_a_commit_after_a_damaged_later_one_removes_that(tmp_path):
     save(tmp_path, checkpoint(5))
     save(tmp_path, checkpoint(10))
@@ -114,17 +96,3 @@ def test_a_commit_after_a_damaged_later_one_removes_that(tmp_path):
     save(tmp_path, checkpoint(8))
     assert load(tmp_path)[0].step == 8
     assert {path.stem for path in tmp_path.iterdir()} == {"000000005", "000000008"}
-
-
-def test_a_full_disk_leaves_the_former_checkpoint(tmp_path, monkeypatch):
-    save(tmp_path, checkpoint(5))
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        save(tmp_path, checkpoint(10))
-    monkeypatch.undo()
-    assert load(tmp_path)[0].step == 5
-    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors"}

@@ -1,6 +1,5 @@
 """What has been asked for in a results directory, and `headway run DIR`, which goes on with it."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -43,12 +42,6 @@ def test_a_directory_is_told_from_an_experiment(directory, tmp_path):
     assert not any(map(is_directory, ("icl-heads", tmp_path / "nowhere", "nowhere.yaml", {"name": "mapping"})))
 
 
-def test_a_directory_of_other_things_is_told(tmp_path):
-    done = typed("run", tmp_path)
-    assert done.returncode == 2
-    assert f"error: {tmp_path} is not a results directory of Headway: it has no experiment.yaml" in done.stderr
-
-
 def test_what_was_asked_for_are_the_runs_that_are_there(directory):
     assert names(asked_in(directory)) == [("fast", 0), ("slow", 0), ("slow", 2)]
     assert names(asked_in(directory).select()) == [("fast", 0), ("slow", 0), ("slow", 2)]
@@ -56,32 +49,32 @@ def test_what_was_asked_for_are_the_runs_that_are_there(directory):
     assert names(asked_in(directory).select(arms="slow")) == [("slow", 0), ("slow", 2)]
 
 
-def test_a_directory_without_runs_goes_on_with_all_of_its_document(tmp_path):
-    Store.create(tmp_path / "results", quadratic.brief(seeds=3))
-    assert names(asked_in(tmp_path / "results")) == names(quadratic.brief(seeds=3))
-
-
 def test_runs_under_controls_are_asked_for_where_they_are_there(tmp_path):
     of = quadratic.experiment().select(controls="long")
+    Store.create(tmp_path / "results", of)
+    assert names(asked_in(tmp_path / "results")) == names(quadratic.experiment()), "without runs the whole document"
     Store.with_runs(tmp_path / "results", of, of.runs[:3])
     assert names(asked_in(tmp_path / "results")) == sorted((arm.full_name, seed) for arm, seed in of.runs[:3])
 
 
 @pytest.mark.slow
-def test_run_goes_on_with_a_directory_and_repeats_nothing(directory):
+def test_run_goes_on_with_a_directory_repeats_nothing_and_trains_anew_what_was_dropped(directory):
     done = headway_run(directory)
     assert done.returncode == 0, done.stderr
     runs = Store.open(directory).runs()
-    assert [(run.name, run.seed, run.status) for run in runs] == [
-        ("slow", 0, "done"),
-        ("slow", 2, "done"),
-        ("fast", 0, "done"),
-    ]
+    assert [run.status for run in runs] == ["done"] * 3
     before = [(run.path / "run.json").stat().st_mtime_ns for run in runs]
     assert headway.run(directory, figures=False).path == directory
     assert [(run.path / "run.json").stat().st_mtime_ns for run in Store.open(directory).runs()] == before
+    dropped = CliRunner().invoke(app, ["drop", str(directory), "slow", "--seeds", "0"])
+    assert f"`headway run {directory}` trains it again" in dropped.output
+    assert Store.open(directory).gone() == [], "nobody misses it"
     shutil.rmtree(runs[-1].path)
-    assert names(asked_in(directory))[0] == ("fast", 0), "a finished run that is gone was asked for, too"
+    assert names(asked_in(directory)) == [("fast", 0), ("slow", 0), ("slow", 2)], "dropped or gone, it was asked for"
+    done = headway_run(directory)
+    assert done.returncode == 0, done.stderr
+    assert [run.status for run in Store.open(directory).runs()] == ["done"] * 3
+    assert document.runs_of(directory) == ({("fast", 0), ("slow", 0), ("slow", 2)}, set())
 
 
 @pytest.mark.parametrize("option", [("--set", "training.steps=3"), ("--scale", "paper"), ("--out", "elsewhere")])
@@ -92,29 +85,6 @@ def test_what_would_change_it_is_refused(directory, option):
     assert f"leave {option[0]} out, or begin another experiment from a file" in done.stderr
     with pytest.raises(UserError, match="leave out out"):
         headway.run(directory, "elsewhere")
-
-
-def test_a_directory_of_a_later_headway_is_not_gone_on_with(directory):
-    file = Store.open(directory).runs()[0].path / "run.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "schema": 7}))
-    with pytest.raises(ResultsError, match=r"was written by a later version of Headway .* use that version"):
-        asked_in(directory)
-
-
-@pytest.mark.slow
-def test_what_was_dropped_is_asked_for_and_trained_anew(directory):
-    done = headway_run(directory)
-    assert done.returncode == 0, done.stderr
-    dropped = CliRunner().invoke(app, ["drop", str(directory), "slow", "--seeds", "0"])
-    assert f"`headway run {directory}` trains it again" in dropped.output
-    assert Store.open(directory).gone() == [], "nobody misses it"
-    assert names(asked_in(directory)) == [("fast", 0), ("slow", 0), ("slow", 2)]
-    done = headway_run(directory)
-    assert done.returncode == 0, done.stderr
-    assert {(run.name, run.seed, run.status) for run in Store.open(directory).runs()} == {
-        ("fast", 0, "done"), ("slow", 0, "done"), ("slow", 2, "done"),
-    }  # fmt: skip
-    assert document.runs_of(directory) == ({("fast", 0), ("slow", 0), ("slow", 2)}, set())
 
 
 def test_an_arm_that_the_document_does_not_have_cannot_be_trained_anew(directory, monkeypatch):

@@ -73,9 +73,8 @@ def test_what_changes_a_run_is_refused_with_the_run_and_the_keys(store):
 
 def test_every_key_that_differs_is_named_up_to_eight(store):
     other = quadratic.experiment(task={"kind": "regression", "d_x": 3, "n_pairs": 3, "noise_variance": 0.5})
-    with pytest.raises(
-        ResultsError, match=r"task\.d_x \(2 -> 3\) and task\.noise_variance \(0\.0 -> 0\.5\) \(as 7 other"
-    ):
+    both = r"task\.d_x \(2 -> 3\) and task\.noise_variance \(0\.0 -> 0\.5\) \(as 7 other"
+    with pytest.raises(ResultsError, match=both):
         Store.create(store.path, other)
     training = {"optimizer": "adam", "learning_rate": 0.5, "batch_size": 3, "steps": 7}
     evaluation = {"every": 9, "prompts": 3, "prompts_during": 2}
@@ -97,9 +96,8 @@ def test_an_arm_that_has_runs_here_stays_in_the_file(store):
 
 def test_a_damaged_run_is_no_reason_to_refuse(store):
     for run in store.runs():
-        (run.path / "run.json").write_text(
-            "{bad" if run.seed else (run.path / "run.json").read_text().replace("5", "6")
-        )
+        file = run.path / "run.json"
+        file.write_text("{bad" if run.seed else file.read_text().replace("5", "6"))
     assert Store.create(store.path, quadratic.experiment(steps=61)).experiment.arm("slow").spec(0).declared_steps == 61
 
 
@@ -123,7 +121,7 @@ def grow_at_once(directory, name, barrier, outcomes):
 
 @pytest.mark.slow
 def test_of_two_that_add_different_arms_at_once_none_loses_an_arm_unsaid(store):
-    for _ in range(5):
+    for _ in range(3):
         barrier, outcomes = FORK.Barrier(2), FORK.Queue()
         processes = forked(grow_at_once, [(store.path, name, barrier, outcomes) for name in ("here", "there")])
         said = dict(outcomes.get(timeout=60) for _ in processes)
@@ -139,10 +137,7 @@ def test_of_two_that_add_different_arms_at_once_none_loses_an_arm_unsaid(store):
 
 def test_whoever_changes_a_directory_for_too_long_is_named(store, monkeypatch):
     monkeypatch.setattr("headway.store.growth._PATIENCE_S", 0.1)
-    with (
-        Lease.take(store.path / ".lease"),
-        pytest.raises(ResultsError, match="changed by another process: proc"),
-    ):
+    with Lease.take(store.path / ".lease"), pytest.raises(ResultsError, match="changed by another process: proc"):
         Store.create(store.path, quadratic.experiment(seeds=4))
 
 
@@ -154,16 +149,10 @@ def test_dropped_runs_are_moved_aside_and_made_anew(store):
     assert {run.name for run in store.runs()} == {"fast", "slow+long", "fast+long"}
     again = grown(store.path)
     assert again.run("slow", 1).status == "waiting"
-    (twice,) = again.drop("slow", seeds=[1, 9])
+    (twice,) = again.drop("slow", seeds=1)
     assert twice == store.path / "dropped/slow/seed-1-1"
     moved[1].rename(store.path / "runs/slow/seed-1")
     assert again.run("slow", 1).status == "done", "it is the run that it was"
-
-
-def test_runs_are_deleted_only_when_that_is_asked_for(store):
-    store.drop("slow", delete=True)
-    assert not (store.path / "dropped").exists()
-    assert {run.name for run in store.runs()} == {"fast", "slow+long", "fast+long"}
 
 
 def test_a_run_that_is_worked_on_is_not_dropped_nor_any_other(store):
@@ -187,12 +176,4 @@ def test_what_cannot_be_dropped_is_answered_with_what_can(store):
             store.drop("slow", seeds=wrong)
     with pytest.raises(ResultsError, match=r"no runs of arm 'slwo'; did you mean slow\?"):
         store.run("slwo", 0)
-    with pytest.raises(ResultsError, match=r"has no run of arm 'slow' with seed 7; it has seeds 0 and 1$"):
-        store.run("slow", 7)
     assert len(store.runs()) == 8
-
-
-def test_a_single_number_is_the_seed_that_is_dropped(store):
-    (moved,) = store.drop("slow", seeds=1)
-    assert moved == store.path / "dropped/slow/seed-1"
-    assert [run.seed for run in store.runs() if run.name == "slow"] == [0]

@@ -14,30 +14,11 @@ from headway.stats import results
 from headway.store import document as resolved
 from headway.store import look_plans
 from headway.store.directory import Store
-from headway.store.look_plans import (
-    LookMade,
-    Seen,
-    StoredPlan,
-    damages,
-    keep,
-    keep_plan,
-    seen,
-    stored_plan,
-)
+from headway.store.look_plans import LookMade, Seen, StoredPlan, damages, keep, keep_plan, seen, stored_plan
 from headway.store.verify import directory_warnings, verify
 
-PLAN = StoredPlan(
-    looks=(3, 4, 6),
-    margin=0.5,
-    level=0.05,
-    metric="eval_mse",
-    asked={"q": {"slow": 1.0, "fast": -1.0}},
-    are_declared=True,
-)
-
-
-def test_a_directory_without_a_plan_has_none(tmp_path):
-    assert stored_plan(tmp_path) is None
+ASKED = {"q": {"slow": 1.0, "fast": -1.0}}
+PLAN = StoredPlan(looks=(3, 4, 6), margin=0.5, level=0.05, metric="eval_mse", asked=ASKED, are_declared=True)
 
 
 def test_a_plan_is_read_back_with_the_looks_that_were_made(tmp_path):
@@ -66,18 +47,21 @@ def test_a_plan_becomes_longer_and_never_shorter(tmp_path):
     assert keep_plan(tmp_path, replace(PLAN, looks=(5, 20))).looks == (3, 4, 6, 8), "it is another plan"
 
 
-@pytest.mark.parametrize("content", ["", "[]", {}, {"schema": 1}, {"schema": 1, "looks": "three"}])
-def test_what_cannot_be_read_is_told(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        *(
+            (content, r"cannot be read \(")
+            for content in ("", "[]", {}, {"schema": 1}, {"schema": 1, "looks": "three"})
+        ),
+        ({"schema": 2}, "another version of Headway wrote it; use that one, or another"),
+    ],
+)
+def test_what_cannot_be_read_is_told(tmp_path, content, said):
+    assert stored_plan(tmp_path) is None
     (tmp_path / "looks").mkdir()
     (tmp_path / "looks/plan.json").write_text(content if isinstance(content, str) else json.dumps(signed(content)))
-    with pytest.raises(ResultsError, match=r"plan.json: cannot be read \("):
-        stored_plan(tmp_path)
-
-
-def test_another_schema_is_told(tmp_path):
-    (tmp_path / "looks").mkdir()
-    (tmp_path / "looks/plan.json").write_text(json.dumps(signed({"schema": 2})))
-    with pytest.raises(ResultsError, match=r"plan.json: another version of Headway wrote it; use that one, or another"):
+    with pytest.raises(ResultsError, match=f"plan.json: {said}"):
         stored_plan(tmp_path)
 
 
@@ -239,22 +223,15 @@ def test_a_reader_in_the_middle_of_a_write_waits_for_no_one_and_sees_no_damage(p
     assert look_plans.why_not(planned, "plan") == ""
 
 
-def test_a_document_that_was_lost_finds_the_plan_that_is_there(planned):
-    of = quadratic.experiment()
+def test_a_document_that_was_lost_or_grows_keeps_what_it_says_of_looks(planned):
+    of, before = quadratic.experiment(), resolved.anchors(planned)
+    Store.create(planned, quadratic.experiment(baseline="fast"))
+    assert resolved.anchors(planned) == before
     Store.with_runs(planned, of, of.runs[:1])
     (planned / "experiment.yaml").unlink()
     Store.create(planned, of)
     assert set(resolved.anchors(planned)) == {"plan", "after-3", "seen-2"}
     assert verified(planned) == []
-
-
-def test_a_document_that_grows_keeps_what_it_says_of_looks(planned):
-    before = resolved.anchors(planned)
-    Store.create(planned, quadratic.experiment(baseline="fast"))
-    assert resolved.anchors(planned) == before
-    (planned / "looks/plan.json").unlink()
-    Store.create(planned, quadratic.experiment())
-    assert "plan.json is missing" in verified(planned)[0]
 
 
 def test_an_edited_document_is_not_signed_by_who_notes_something_in_it(planned):

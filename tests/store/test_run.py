@@ -63,26 +63,6 @@ def test_a_damaged_line_in_the_middle_is_an_error_that_names_it(done):
         done.records()
 
 
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (lambda text: text[:50], "cannot be read"),
-        (lambda text: "{}", "damaged .*no schema"),
-        (lambda text: text.replace('"schema": 1', '"schema": 9'), "schema 9, and this Headway reads 1"),
-    ],
-)
-def test_a_damaged_run_json_is_an_error_that_says_what_to_do(done, damage, said):
-    path = done.path / "run.json"
-    path.write_text(damage(path.read_text()))
-    with pytest.raises(ResultsError, match=said):
-        Run.open(done.path)
-
-
-def test_a_folder_without_a_run_is_said(tmp_path):
-    with pytest.raises(ResultsError, match=r"holds no run: run\.json is missing"):
-        Run.open(tmp_path)
-
-
 def test_an_edited_configuration_is_noticed(done):
     content = json.loads((done.path / "run.json").read_text())
     content["config"]["training"]["learning_rate"] = 0.5

@@ -38,7 +38,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-def worked(path: Path) -> int:
+def worked(path: Path, *options: str) -> int:
     """The exit code of a worker on a run, and on its batch."""
-    command = [sys.executable, "-m", "headway.execute.worker", str(path), "--device", "cpu"]
+    command = [sys.executable, "-m", "headway.execute.worker", str(path), "--device", "cpu", *options]
     return subprocess.run(command, env=environment(), check=False).returncode
