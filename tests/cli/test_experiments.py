@@ -195,7 +195,6 @@ def test_status_compare_and_report_read_the_folders(finished):
         (("run", "icl-hed"), "no experiment 'icl-hed'; did you mean icl-heads"),
         (("run", "icl-heads", "--arms", "h3"), "no arm 'h3'"),
         (("run", "icl-heads", "--seeds", "two"), "--seeds two: give a number"),
-        (("run", "icl-heads", "--seeds", "0"), "seeds 0: give how many (1 to 10,000)"),
         (("run", "icl-heads", "--set", "training.steps=0"), "training.steps: 0 was given"),
         (("run", "icl-heads", "--set", "training.stpes=3"), "training.stpes: there is no such key; did you mean steps"),
         (("run", "icl-heads", "--control", "noise"), "there is no control 'noise'"),

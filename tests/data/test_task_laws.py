@@ -174,29 +174,25 @@ def test_a_right_task_keeps_the_laws(code, write):
 
 PROMISES = "    def best_possible(self, model): return {best}\n    def by_chance(self): return {chance}\n"
 WRONG_TASKS = [
-    (
-        drawing(LAST, PROMISES.format(best="0.7", chance=None)),
-        "best_possible gave 0.7; let it give a mapping such as",
+    *(
+        (
+            drawing(LAST, PROMISES.format(best=best, chance=None)),
+            f"best_possible gave {best}; let it give measured met",
+        )
+        for best in ("0.7", "{'acuracy': 1}", "{'accuracy': 75}", "{'accuracy': '1'}")
     ),
-    (drawing(LAST, PROMISES.format(best="{'acuracy': 1}", chance=None)), "not measured; did you mean accuracy?"),
-    (drawing(LAST, PROMISES.format(best="{'accuracy': 75}", chance=None)), "best_possible gave an accuracy of 75; let"),
-    (drawing(LAST, PROMISES.format(best="{'accuracy': '1'}", chance=None)), "best_possible gave '1' for accuracy; let"),
     (
         drawing(LAST, PROMISES.format(best="model.heads", chance=None)),
         "best_possible raised AttributeError: 'Gpt2' obj",
     ),
     (
         drawing(LAST, PROMISES.format(best="{}", chance=2)),
-        "by_chance gave an accuracy of 2; let it give a share fr",
+        "by_chance gave {'accuracy': 2}; let it give a share fr",
     ),
     (listing("raise ValueError('no table')"), "every() raised ValueError: no table; let every() give a Batch("),
     (listing("return x"), "every() gave a ndarray; let every() give a Batch(inputs=..., targets=...) of all inputs"),
     (listing("x, t = x[:0], t[:0]"), "every() gave no input; let every() give a Batch(inputs=..., targets=...) of all"),
     (listing("x = x.astype('int32')"), "inputs are int32; give a numpy array of int64"),
-    (
-        listing("np.random.shuffle(x)"),
-        "every() changed a global random generator (numpy.random or torch), which others",
-    ),
     (
         listing("x = np.random.default_rng().permutation(x)"),
         "every() gave other inputs the second time; list the same ones in the same order, without random numbers",
@@ -209,21 +205,8 @@ WRONG_TASKS = [
         "draw changed the arrays that every() gave; let draw make arrays of its own",
     ),
     (
-        listing(more=DRAWN.format(answers="1 - x.sum(1) % 2")),
-        "Training uses draw(), evaluation every(); let both give the same answer",
-    ),
-    (
         listing(more="    def draw(self, random, n): return 7\n"),
         "draw gave a int; give a Batch(inputs=..., targets=...)",
-    ),
-    (listing(more=DRAWN.format(answers="np.where(x.sum(1) == 4, own.MASKED, x.sum(1) % 2)")), "the answer none at"),
-    (
-        listing("x, t = x[:9], t[:9]", more=DRAWN.format(answers="x.sum(1) % 2")),
-        "but every() does not list that input. Training uses draw(), evaluation every(); list all inputs in",
-    ),
-    (
-        listing("x, t = (np.repeat(each, 32, 0) for each in (x, t))", more=DRAWN.format(answers="1 - x.sum(1) % 2")),
-        "draw() gives the input [",
     ),
     (drawing("self.table = t = x"), "raised ValidationError: table: Instance is frozen; let draw(random, n) give n of"),
     (drawing(LAST, "    by_chance = 0.5\n"), "make anything else a method, a property or a cached_property"),

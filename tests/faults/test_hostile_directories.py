@@ -120,7 +120,7 @@ def test_a_link_for_a_folder_of_a_run_damages_it_and_stops_its_worker(tmp_path, 
         assert "symbolic link" in Run.open(run.path).message
 
 
-@pytest.mark.parametrize("name", ["metrics.jsonl", "samples.jsonl", "log.txt", "curves.json", "run.json"])
+@pytest.mark.parametrize("name", ["metrics.jsonl", "log.txt", "curves.json", "run.json", "tokenizer.json"])
 @pytest.mark.parametrize("how", ["link", "second name", "pipe"])
 def test_a_run_that_is_trained_writes_to_its_own_files_alone(tmp_path, outside, name, how):
     run = quadratic.fresh_run(tmp_path / "directory")

@@ -139,7 +139,6 @@ def test_what_is_no_file_is_refused(tmp_path):
         (LANGUAGE, "optimizer: adamw", "optimizer: " + "y" * 100_000, "(99,870 characters) ..."),
         (LANGUAGE, "kind: text", "kind: [text]", "task.kind: ['text'] is not known"),
         (LANGUAGE, "steps: 10", "steps: " + "'" + "y" * 100_000 + "'", "was given; give a whole number, such as 8"),
-        (LANGUAGE, "arms: {plain", "scales: {big: {arms: {7: 1}}}\narms: {plain", "there is no arm 7"),
         (LANGUAGE, "arms: {plain", "scales: {big: {arms: 7}}\narms: {plain", "big.arms: 7 was given; write a mapping"),
         (LANGUAGE, "arms: {plain: {}}", "arms: {plain: {}}\nprobes: {metrics: [" + "x, " * 20_000 + "x]}", "and 19,"),
         (PROMPTS, "d_x: 5", "d_x: 1000000000", "no machine holds more than 1e+15; lower task.d_x"),

@@ -3,12 +3,13 @@
 import os
 import resource
 import shutil
+from pathlib import Path
 
 import pytest
 from support.fabricate import fabricate, small
 from typer.testing import CliRunner
 
-from headway.base.files import LARGEST_FILES, write_json
+from headway.base.files import largest_size, write_json
 from headway.base.identity import signed
 from headway.cli.options import app
 from headway.errors import HeadwayError
@@ -55,7 +56,7 @@ def test_a_sparse_file_is_named_and_fills_no_memory(original, tmp_path, name):
     path = shutil.copytree(original, tmp_path / "results")
     assert (path / name).exists() or name == ".checked.json"  # it is not written for files of this second
     (path / name).touch()
-    os.truncate(path / name, max(LARGEST_FILES.values()) + 1)
+    os.truncate(path / name, largest_size(Path("weights.safetensors")) + 1)
     before, told = largest_memory(), ""
     for verb in (["status"], ["verify"], ["report", "--no-figures"]):
         ended = CliRunner().invoke(app, [verb[0], str(path), *verb[1:]])

@@ -165,10 +165,8 @@ def patch_texts(
     with evaluating(opened.module):
         check_sound(opened.decoder, tokens[0], asked, paths=paths)
         runs = TwoRuns(opened.decoder, *tokens, pairs.metric)
-        of_pairs = f", {counted(pairs.n, 'pair')} of texts" if pairs.n > 1 else ""
-        tell(f"patching {counted(sum(opened.decoder.n_heads), 'head')}, {', '.join(asked)} in turn{of_pairs} ...")
-        asks: Asks = "log probability" if pairs.wrong is None else "logit difference"
-        patching = measured(runs, asked, by_position=by_position, paths=paths, asks=asks)
+        tell(f"patching {counted(sum(opened.decoder.n_heads), 'head')}, {', '.join(asked)} in turn ...")
+        patching = measured(runs, asked, by_position=by_position, paths=paths, asks=pairs.asks)
         patterns = tuple(_pattern(runs, head, len(pairs.clean[0])) for head in _heads_shown(patching))
     return PatchedModel(
         name=opened.name,
@@ -179,7 +177,7 @@ def patch_texts(
         length=tokens[0].shape[1],
         attentions=tuple(map(described, runs.clean.attentions)),
         scores={},
-        notes=(*([] if patching.no_paths is None else [patching.no_paths]), *pairs.notes()),
+        notes=tuple(filter(None, (patching.no_paths, *pairs.notes()))),
         metric=pairs.metric_in_words(),
         clean=pairs.written(pairs.clean),
         corrupted=pairs.written(pairs.corrupted),

@@ -10,6 +10,7 @@ import torch
 from headway.analysis.look_tokens import token_words
 from headway.analysis.model import Opened
 from headway.base.text import counted
+from headway.causal.patch_result import Asks
 from headway.errors import UserError
 
 Texts = str | Sequence[str]
@@ -44,6 +45,11 @@ class TextPairs:
     def n(self) -> int:
         """The number of pairs."""
         return len(self.clean)
+
+    @property
+    def asks(self) -> Asks:
+        """The kind of the metric."""
+        return "log probability" if self.wrong is None else "logit difference"
 
     @classmethod
     def of(

@@ -43,15 +43,8 @@ class NotOrdinary(OSError):
     """A path to be read that is a directory, a pipe, a device, a link in a results directory, or far too large."""
 
 
-LARGEST_FILES = {
-    ".jsonl": 1 << 30,
-    ".json": 1 << 29,
-    ".yaml": 1 << 26,
-    ".py": 1 << 24,
-    ".html": 1 << 29,
-    ".safetensors": 1 << 36,
-}
-"""The largest size in bytes of each kind of file that is read in a results directory.
+_LARGEST_TEXT, _LARGEST_ARRAYS = 1 << 30, 1 << 36
+"""The largest sizes in bytes of a file that is read in a results directory: of text, and of arrays or a checkpoint.
 
 A directory may come from anybody, and a sparse file of any length takes no room on a disk. Headway's own files stay
 below a tenth of these sizes.
@@ -60,9 +53,9 @@ below a tenth of these sizes.
 
 def largest_size(path: Path) -> int:
     """Return the largest size of a file in a results directory, by its name."""
-    if "command" in path.parts[:-1]:  # a checkpoint of a training command, which is only hashed
-        return 1 << 36
-    return LARGEST_FILES.get(path.suffix, 1 << 28)
+    # A training command may write a checkpoint of any name, which is only hashed.
+    is_checkpoint = path.suffix == ".safetensors" or "command" in path.parts[:-1]
+    return _LARGEST_ARRAYS if is_checkpoint else _LARGEST_TEXT
 
 
 def is_bare(name: str) -> bool:
@@ -371,7 +364,7 @@ def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[byte
     """Open an ordinary file for reading.
 
     A named pipe is refused: without a writer, reading it would never end. A file in a results directory that exceeds
-    its size in `LARGEST_FILES` is refused too: it would fill the memory.
+    `largest_size` is refused too: it would fill the memory.
 
     Args:
         path: the path of the file.

@@ -78,6 +78,14 @@ ALL_OPEN = "No comparison shows a clear difference in {quantity} yet: {every} di
 ALL_WIDE = "No comparison shows a clear difference in {quantity} yet: the intervals are too wide ({seeds})."
 SPAN = "between {low} and {high} ({interval}s; {seeds})"
 NO_INTERVALS = "There is no verdict on the {quantity} yet: the {n} comparisons have only {seeds}."
+UNTESTED = "cannot be tested with {seeds}: the test needs {least}"
+BEST_RATE = "{arm} is best at {best:g} times its learning rate{edge} ({rates}{chance})"
+UNDER_CONTROLS = "the report has {n} more verdicts, under controls"
+UNTOLD = "{says}: cannot be told, since no model here has the layers, heads or probes that the claim needs"
+FITTED = "{comparison} (fits with amplitude 1, as published{free}){control}"
+FREE = "; with a free amplitude {comparison}"
+CLAIMS = "Published statements on heads. {verdicts}"
+CHANGED_CLAIMS = "Different verdicts {where}: {claims}"
 OTHER = "The other comparison shows {outcome}."
 OTHERS_ALIKE = "The other {n} comparisons show {outcome}."
 OTHERS = "The other {n} comparisons: {counts}."
@@ -105,6 +113,26 @@ SPECIAL = {
     "sink_score": ("First-token heads", "attention on the first token"),
 }
 """The name of special heads by their metric, and what the score is a share of."""
+
+CURVES = {
+    "apart": "{amount} {side}, 95 % interval {interval}",
+    "open": "{change}, 95 % interval {ends}",
+    "none": "{change}, no interval",
+    "schemes_apart": "at {at} heads, {name} is {amount} {side} than {against}, 95 % interval {interval}",
+    "schemes_open": "at {at} heads, no clear difference between {name} and {against}: {change}, 95 % interval {ends}",
+    "schemes_few": "at {at} heads, {name} and {against}: too few seeds to say ({n}): {change}, 95 % interval {ends}",
+    "schemes_one_seed": "at {at} heads, {name} and {against} cannot be compared: one seed ({losses} nats)",
+    "schemes_none": "at {at} heads, the curve of {name} lies {amount} {place} {against} (no interval: {reason})",
+    "size_apart": "{name} lies {amount} {place} the curve of plain models of its size, {interval_name} {interval}",
+    "size_open": (
+        "{name} lies {amount} {place} the curve of plain models of its size, {interval_name} {interval}, which may be "
+        "chance"
+    ),
+    "size_none": "{name}: {reason}; so far it lies {amount} {place} the curve of plain models of its size",
+    "size_one_seed": "{name} cannot be compared with plain models of its size: one seed ({losses} nats)",
+    "size_no_seed": "{name} cannot be compared with plain models of its size: no seed gave a result for all of them",
+}
+"""The sentences on curves of the loss against heads or parameters, by the kind of what their seeds allow."""
 
 WARNINGS = {
     "directory": "{text}",
@@ -536,12 +564,7 @@ def _evidence(verdict: Verdict) -> str:
 
 
 def interval_name(level: float, size: int) -> str:
-    """Return the name of the intervals of comparisons that are judged together.
-
-    Args:
-        level: the error probability of all of them together.
-        size: the number of comparisons.
-    """
+    """Return the name of the intervals of a number of comparisons, judged together at an error probability."""
     name = f"{100 * (1 - level):.3g} % CI"
     return f"simultaneous {name}" if size > 1 else name
 
@@ -564,12 +587,7 @@ _FAR = 1_000
 
 
 def more_seeds(more: int, chance: float, *, ahead: int | None = None) -> str:
-    """Return how many more seeds would settle a difference, and with which chance.
-
-    Args:
-        more: the number of further seeds.
-        chance: the chance that they settle it.
-        ahead: the number of seeds of the planned interim analysis that would settle it; None without a plan.
+    """Return how many more seeds would settle a difference, by a planned analysis `ahead`, and with which chance.
 
     Examples:
         >>> more_seeds(5, 0.812)

@@ -20,7 +20,6 @@ from headway.config.spec import (
     DEEPEST,
     LONGEST_NAME,
     MOST_SETTINGS,
-    MOST_SETTINGS_OF_ARMS,
     ONCE,
     Spec,
     no_such_key,
@@ -284,10 +283,10 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
         DeclarationError: if a setting is no `PATH=VALUE`, names nothing, or is replaced by a later one.
     """
     given = tuple(settings)
-    arms = document.get("arms")  # a scale may have replaced them; the reader of arms reports that
-    allowed = min(MOST_SETTINGS, MOST_SETTINGS_OF_ARMS // max(1, len(arms) if isinstance(arms, Mapping) else 1))
-    if len(given) > allowed:
-        raise DeclarationError(f"{len(given):,} settings were given, and {allowed} are allowed; write them into a file")
+    if len(given) > MOST_SETTINGS:
+        raise DeclarationError(
+            f"{len(given):,} settings were given, and {MOST_SETTINGS} are allowed; write them into a file"
+        )
     parsed = [_parsed(setting, document) for setting in given]
     changed = dict(document)
     for path, value in parsed:

@@ -316,10 +316,6 @@ def judging_bytes(task: RegressionTask, evaluation: PromptEvaluation) -> int:
     return max(fixed, curve.prompts * (4 * (curve.longest + 1) * task.d_token + coefficients + 8 * curve.resamples))
 
 
-def _state_bytes(task: RegressionTask, model: IclModel, training: TrainingSpec) -> int:
-    return 4 * (4 if isinstance(training, _Adaptive) else 2) * sum(parameters_by_part(task, model).values())
-
-
 def _prompt_bytes(task: RegressionTask) -> int:
     return 4 * (task.n_pairs + 1) * task.d_token
 
@@ -360,11 +356,12 @@ class IclRun(RunSpec):
     @cached_property
     def budget(self) -> Budget:
         """The cost of this run."""
+        n_states = 4 if isinstance(self.training, _Adaptive) else 2
         return Budget(
             parameters=parameters_by_part(self.task, self.model),
             flops_per_example=forward_flops(self.task, self.model),
             tokens_per_example=self.task.n_pairs + 1,
-            state_bytes=_state_bytes(self.task, self.model, self.training),
+            state_bytes=4 * n_states * sum(parameters_by_part(self.task, self.model).values()),
             example_bytes=_prompt_bytes(self.task),
             batch_size=self.training.batch_size,
             judging_bytes=judging_bytes(self.task, self.evaluation),

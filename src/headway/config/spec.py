@@ -62,18 +62,12 @@ def no_such_key(key: str, allowed: Collection[str]) -> str:
 
 LARGEST_FILE = 2_000_000
 """Bytes of an experiment's file."""
-MOST_VALUES = 50_000
-"""Keys and values of a file, an alias counted as often as it stands."""
 MOST_CHARACTERS = 500_000
-"""The most characters of all texts and numbers of a file, aliases counted as often as they stand."""
+"""The most characters of a file, ten of them added for each value, and aliases counted as often as they stand."""
 DEEPEST = 32
 """Mappings and lists inside one another; an experiment has six."""
-MOST_DIGITS = 100
-"""The most digits of a number."""
 MOST_SETTINGS = 500
 """Settings of a command line."""
-MOST_SETTINGS_OF_ARMS = 100_000
-"""The most settings times arms, since each setting is looked up in each arm."""
 LONGEST_NAME = 120
 """The longest name of an arm, a control or an experiment; two names and a sign are a folder's name of 255 bytes."""
 LONGEST_PATH = 4_096

@@ -4,6 +4,7 @@ Batches have the declared shapes, ask for something, are a function of (task, se
 generators alone.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from headway.config.lm.model import Gpt2
 from headway.config.lm.task import TokensTask
 from headway.config.metrics import METRICS
 from headway.data.batch import MASKED, Batch, Examples
-from headway.errors import UserError, near, shortened
+from headway.errors import UserError, shortened
 
 LOOKED_AT = 512
 """The number of examples that are examined."""
@@ -25,7 +26,8 @@ _ANY_MODEL = Gpt2(family="gpt-2", d_model=24, n_layers=2, n_positions=16, n_head
 
 def broken(task: TokensTask, examples: Examples) -> str:
     """Return a sentence on the first law that a task's examples break, with what to do; empty if they keep all."""
-    listed = _copied(getattr(task, "listed", None))
+    given = getattr(task, "listed", None)
+    listed = given.rows(np.arange(len(given.inputs))) if isinstance(given, Batch) else None  # nothing else changes it
     # A batch as large as the list of all inputs is the list; any other one is drawn.
     size = LOOKED_AT - (getattr(task, "n_inputs", None) == LOOKED_AT)
     before = rng.shared_states()
@@ -51,7 +53,7 @@ def broken(task: TokensTask, examples: Examples) -> str:
         )
     if _same(first, other):
         return "another seed and step gave the same examples; take random numbers from the `random` that draw is given"
-    wrong = _wrong_list(task, first, listed) if listed else ""
+    wrong = _wrong_list(task, listed) if listed else ""
     return wrong or next(_promises(task), "")
 
 
@@ -68,44 +70,12 @@ def raised(error: Exception) -> str:
     return f"{type(error).__name__}: {shortened(str(error))}"
 
 
-def _copied(batch: Any) -> Batch | None:
-    """Return a batch that nothing else can change; None for an object that is no batch."""
-    return batch.rows(np.arange(len(batch.inputs))) if isinstance(batch, Batch) else None
-
-
-def _wrong_list(task: Any, drawn: Batch, listed: Batch) -> str:
-    """Return a sentence if inputs are listed differently a second time, or drawn examples contradict the list."""
+def _wrong_list(task: Any, listed: Batch) -> str:
+    """Return a sentence if inputs are listed differently a second time."""
     if not _same(task.listed, listed):
         return "draw changed the arrays that every() gave; let draw make arrays of its own"
-    before, again = rng.shared_states(), task.every()
-    if before != rng.shared_states():
-        return (
-            "every() changed a global random generator (numpy.random or torch), which others draw from; list the "
-            "inputs without random numbers"
-        )
-    if not _same(again, listed):
+    if not _same(task.every(), listed):
         return "every() gave other inputs the second time; list the same ones in the same order, without random numbers"
-    rows = {row.tobytes(): at for at, row in enumerate(listed.inputs + 0)}  # so that -0.0 is 0.0
-    for at, row in enumerate(drawn.inputs + 0):
-        given = f"draw() gives the input {shortened(str(row.tolist()), 120)}"
-        there = rows.get(row.tobytes())
-        if there is None:
-            return (
-                f"{given}, but every() does not list that input. Training uses draw(), evaluation every(); list "
-                "all inputs in every(), or leave every() out"
-            )
-        one, other = drawn.targets[at], listed.targets[there]
-        differing = ~np.isclose(one, other, equal_nan=True).reshape(len(one), -1).all(1)
-        if differing.any():
-            place = int(np.argmax(differing))
-            said = [
-                shortened(str(batch.targets[which][place].tolist()), 120) if batch.asked[which, place] else "none"
-                for batch, which in ((drawn, at), (listed, there))
-            ]
-            return (
-                f"{given} the answer {said[0]} at position {place}, and every() gives that input {said[1]}. "
-                "Training uses draw(), evaluation every(); let both give the same answer"
-            )
     return ""
 
 
@@ -114,31 +84,23 @@ def _promises(task: Any) -> Iterator[str]:
     if not hasattr(task, "by_chance"):
         return
     for name, promised, advice in (
-        ("best_possible", lambda: task.best_possible(_ANY_MODEL), 'a mapping such as {"accuracy": 0.75}'),
-        ("by_chance", lambda: {"accuracy": task.by_chance()}, "a share from 0 to 1, or None"),
+        ("best_possible", lambda: task.best_possible(_ANY_MODEL), 'measured metrics, such as {"accuracy": 0.75}'),
+        ("by_chance", lambda: {"accuracy": task.by_chance() or 0.0}, "a share from 0 to 1, or None"),
     ):
         try:
             bounds = promised()
         except Exception as error:  # noqa: BLE001 - whatever a type of the user's raises is told
             yield f"{name} raised {raised(error)}; let it give {advice}"
             continue
-        if name == "by_chance" and bounds == {"accuracy": None}:
-            continue
-        if not isinstance(bounds, Mapping):
+        if not isinstance(bounds, Mapping) or not all(_is_bound(*bound) for bound in bounds.items()):
             yield f"{name} gave {shortened(repr(bounds))}; let it give {advice}"
-            continue
-        wrong = (_why_no_promise(metric, value, advice) for metric, value in bounds.items())
-        yield from (f"{name} {each}" for each in wrong if each)
 
 
-def _why_no_promise(metric: str, value: Any, advice: str) -> str:
-    """Return why a metric cannot have a value as its best; empty if it can."""
-    if metric not in METRICS or METRICS[metric].better is None:
-        metrics = [each for each in METRICS if METRICS[each].better is not None]
-        return f"names {shortened(repr(metric))}, which is not measured; {near(str(metric), metrics)}"
-    if not isinstance(value, int | float) or not np.isfinite(value):
-        return f"gave {shortened(repr(value))} for {metric}; let it give {advice}"
-    return f"gave an accuracy of {value}; let it give {advice}" if metric == "accuracy" and not 0 <= value <= 1 else ""
+def _is_bound(metric: str, value: Any) -> bool:
+    """Return whether a metric can have a value as its best."""
+    if metric not in METRICS or not isinstance(value, int | float):
+        return False
+    return 0 <= value <= 1 if metric == "accuracy" else math.isfinite(value)
 
 
 def _wrong_batch(task: TokensTask, batch: Any, n: int) -> str:

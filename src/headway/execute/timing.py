@@ -83,19 +83,13 @@ def _too_short(runs: Sequence[Run], untimed: Sequence[Run], n_places: int) -> st
     """Return why timing does not pay; empty if it does."""
     alone = ((run.metrics.get("wall_s") or 0.0) / (run.execution or {}).get("together", 1) for run in runs)
     training_s = sum(alone) / max(1, min(n_places, len(runs)))
-    rates = {run.name: run.metrics.get("steps_per_s") for run in runs if run.metrics.get("steps_per_s")}
-    timing_s = sum(_BEGINNING_S + _timed_s(rates.get(run.name)) for run in untimed)
+    timing_s = len(untimed) * (_BEGINNING_S + _LONG_S)
     if timing_s <= _WORTH * training_s:
         return ""
     return (
         f"{counted(len(untimed), 'arm')} not timed: that would take about {duration(timing_s)}, and training took "
         f"{duration(training_s)}"
     )
-
-
-def _timed_s(steps_per_s: float | None) -> float:
-    """About how long the timed steps of an arm take."""
-    return _LONG_S if not steps_per_s else min(max(_LONG_S, _STEPS.start / steps_per_s), _STEPS.stop / steps_per_s)
 
 
 def time_steps(path: Path, open_study: OpenStudy, into: Path) -> int:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
@@ -356,8 +356,15 @@ def recorded_pass(model: PreTrainedModel, given: dict[str, Any]) -> tuple[Trace,
         (model if "labels" in given else model.base_model)(**given)
     decoded = "decoder_attention_mask" if model.config.is_encoder_decoder else "attention_mask"
     masks = {"self": given.get(decoded), "cross": given.get(decoded), "encoder": given.get("attention_mask")}
-    attentions = tuple(replace(each, rows=_rows(masks[each.kind], each.q)) for each in recorded.attentions)
-    return Trace(attentions=attentions), recorded
+    attentions = []
+    for each in recorded.attentions:
+        mask = masks[each.kind]
+        # A mask may belong to other queries.
+        if mask is not None and mask.shape == (each.q.shape[0], each.q.shape[2]):
+            attentions.append(replace(each, rows=mask.bool()))
+        else:
+            attentions.append(each)
+    return Trace(attentions=tuple(attentions)), recorded
 
 
 def traceable(model: PreTrainedModel) -> None:
@@ -446,11 +453,6 @@ def _with_something_to_decode(model: PreTrainedModel, given: dict[str, Any]) -> 
         if (its := given.get(name)) is not None:
             given[f"decoder_{name}"] = functional.pad(its[:, :-1], (1, 0), value=first)
     return given
-
-
-def _rows(mask: Tensor | None, q: Tensor) -> Bool[Tensor, "batch query"] | None:
-    """Return the queries that are no padding, if the mask belongs to these queries."""
-    return mask.bool() if mask is not None and mask.shape == (q.shape[0], q.shape[2]) else None
 
 
 def _trace_converted(model: PreTrainedModel, given: dict[str, Any]) -> Trace:

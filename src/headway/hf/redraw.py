@@ -134,11 +134,8 @@ def _part(
     given = vectors[:1, :, :_POSITIONS].double()
     if made.shape != given.shape:
         return part
-    return replace(part, is_plain=_equal(made, given) if name == "v" else _as_long(made, given))
-
-
-def _equal(made: Tensor, given: Tensor) -> bool:
-    return bool((made - given).norm() <= _ALIKE * given.norm()) and bool(given.any())
+    is_equal = bool(given.any()) and bool((made - given).norm() <= _ALIKE * given.norm())
+    return replace(part, is_plain=is_equal if name == "v" else _as_long(made, given))
 
 
 def _as_long(made: Tensor, given: Tensor) -> bool:

@@ -166,13 +166,12 @@ def _named(table: RunTable, names: Sequence[str], taken: Iterable[str], option: 
     found = [column for column in table.columns if last_name(column) in names and column not in taken]
     # The names are ordered from the usual to the rare, and a column of that very name wins.
     found.sort(key=lambda column: (names.index(last_name(column)), "." in column or "/" in column))
-    if len(found) > 1 and last_name(found[0]) == last_name(found[1]) and not _same(table, found[0], found[1]):
-        raise UserError(f"{table.source}: {found[0]} and {found[1]} could be meant; type {option} with one of them")
+    if len(found) > 1 and last_name(found[0]) == last_name(found[1]):
+        first, second, *_ = found
+        if all(row.get(first) == row.get(second) for row in table.rows if row.get(second) is not None):
+            return first
+        raise UserError(f"{table.source}: {first} and {second} could be meant; type {option} with one of them")
     return found[0] if found else None
-
-
-def _same(table: RunTable, first: str, second: str) -> bool:
-    return all(row.get(first) == row.get(second) for row in table.rows if row.get(second) is not None)
 
 
 def _run_column(table: RunTable, taken: set[str | None]) -> str | None:

@@ -160,7 +160,9 @@ def _groups(table: RunTable, roles: Roles) -> tuple[Groups, int]:
         if not arm:
             n_unnamed += 1
             continue
-        named = arm[varying[0]] if is_plain else ", ".join(f"{_short(column)}={cell}" for column, cell in arm.items())
+        # `config.model.n_head` is `n_head`.
+        parts = (f"{re.split(r'[./]', column)[-1]}={cell}" for column, cell in arm.items())
+        named = arm[varying[0]] if is_plain else ", ".join(parts)
         seed = None if roles.seed is None else seed_of(row.get(roles.seed))
         run = "" if roles.run is None else text_of(row.get(roles.run))
         if drops_repeats and (seed is not None or run):
@@ -235,11 +237,6 @@ def _repeats_steps(rows: Sequence[Row], roles: Roles, column: str) -> bool:
     for row in rows:
         seen.setdefault(text_of(row.get(roles.step or "")), set()).add(text_of(row.get(column)))
     return any(len(values) > 1 for values in seen.values())
-
-
-def _short(column: str) -> str:
-    """Return a column's name without the mappings that it stands in: `config.model.n_head` is `n_head`."""
-    return re.split(r"[./]", column)[-1]
 
 
 def _state(rows: Sequence[Row], columns: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
 from headway.base.text import capital, counted
-from headway.base.words import TWO_FAMILIES
+from headway.base.words import CHANGED_CLAIMS, CLAIMS, TWO_FAMILIES, UNDER_CONTROLS
 from headway.config.metrics import metric_name
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison
@@ -30,7 +30,7 @@ def answer(results: Results) -> Iterator[str]:
     if asked and shown:
         yield TWO_FAMILIES
     if left := len(verdicts) - len(shown):
-        yield f"the report has {left} more verdicts, under controls"
+        yield UNDER_CONTROLS.format(n=left)
     if missing := without_pairs(results):
         yield missing
     for fit in results.fits:
@@ -79,7 +79,7 @@ def in_short(statements: Sequence[JudgedStatement]) -> Iterator[str]:
         if names:
             parts.append(f"{verdict}: {'; '.join(names)}")
     if parts:
-        yield f"Published statements on heads. {'. '.join(capital(p) for p in (*parts, *_why_untold(told)))}"
+        yield CLAIMS.format(verdicts=". ".join(map(capital, (*parts, *_why_untold(told)))))
     for control in dict.fromkeys(entry.control for entry in statements):
         changed = [
             f"{entry.short} ({entry.verdict}{f' by {metric_name(entry.metric)}' if entry.as_published else ''})"
@@ -89,7 +89,7 @@ def in_short(statements: Sequence[JudgedStatement]) -> Iterator[str]:
         ]
         if changed:
             where = "by the metric as published" if control is None else f"under {control}"
-            yield f"Different verdicts {where}: {'; '.join(changed)}"
+            yield CHANGED_CLAIMS.format(where=where, claims="; ".join(changed))
 
 
 def _why_untold(told: Mapping[str, JudgedStatement]) -> Iterator[str]:

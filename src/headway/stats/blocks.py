@@ -32,6 +32,7 @@ from headway.stats.simultaneous import (
     bound_alone,
     chance_to_settle,
     p_alone,
+    root,
 )
 
 if TYPE_CHECKING:
@@ -276,12 +277,11 @@ def prior_freedom(variances: Float[np.ndarray, " contrast"], freedom: Float[np.n
     excess = logs.var(ddof=1) - special.polygamma(1, freedom / 2).mean()
     if excess <= 0:
         return math.inf
-    from scipy.optimize import brentq
 
     def beyond(log_half: float) -> float:
         return float(special.polygamma(1, math.exp(log_half))) - excess
 
-    return 2 * math.exp(brentq(beyond, -20.0, 20.0, xtol=1e-12))
+    return 2 * math.exp(root(beyond, -20.0, 20.0))
 
 
 def _correlation(tested: Sequence[_Contrast]) -> Float[np.ndarray, "contrast contrast"]:

@@ -158,7 +158,9 @@ def _with_means(cells: Cells, plan: LookPlan, state: PlanState, index: int, weig
     """Return a contrast with the means of its sides, without what is not concluded yet."""
     judged = state.contrasts[index]
     sides = paired(*cells.sides(weights, None if judged.look is None else plan.looks[judged.look - 1]))
-    means = untested_difference(sides, scale=_scale(weights))
+    # A difference is relative to a mean of arms, whatever its weights add up to.
+    scale = math.fsum(-weight for weight in weights.values() if weight < 0)
+    means = untested_difference(sides, scale=scale)
     judged = replace(
         judged,
         n_pairs=means.n_pairs,
@@ -198,11 +200,6 @@ def _by_shares(question: Question, family: Family, looks: Looking) -> tuple[Fami
             difference = replace(difference, p_family=p, outcome="apart" if p < level else "open")
         judged_shares.append(difference)
     return replace(family, look=look, level=level), judged_shares
-
-
-def _scale(weights: Weights) -> float:
-    """Return the factor that makes a difference relative to a mean of arms, whatever its weights add up to."""
-    return math.fsum(-weight for weight in weights.values() if weight < 0)
 
 
 @dataclass(frozen=True, kw_only=True)

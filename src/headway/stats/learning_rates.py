@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from headway.base.identity import without
-from headway.base.words import CHOSEN_RATES, FAVOURED
+from headway.base.words import BEST_RATE, CHOSEN_RATES, FAVOURED
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS
@@ -96,13 +96,7 @@ def at_best_rates(
         looks: the plan of interim analyses.
     """
     metric = experiment.primary
-    several = dict[str, dict[str, RateMean]]()
-    for arm in experiment.arms:
-        if arm.control is None and hasattr(arm.resolved_spec.training, "learning_rate"):
-            of_arm = _rates(arm, experiment, runs)
-            if len(of_arm) > 1:
-                several[arm.name] = of_arm
-    rates = _with_gains(several, runs, metric, looks)
+    rates = _with_gains(_several_rates(experiment, runs), runs, metric, looks)
     best = {name: min(of_arm, key=lambda variant: of_arm[variant].mean) for name, of_arm in rates.items()}
     again = [m for m in matches if m.control is None and {m.arm.name, m.baseline.name} <= best.keys()]
     at_best: dict[str, list[ComparedAtBest]] = {name: [] for name in rates}
@@ -183,6 +177,13 @@ def _entry(
     )
 
 
+def _several_rates(experiment: Experiment, runs: RunsOfArm) -> dict[str, dict[str, RateMean]]:
+    own = [arm for arm in experiment.arms if arm.control is None]
+    trained = [arm for arm in own if hasattr(arm.resolved_spec.training, "learning_rate")]
+    of_arms = {arm.name: _rates(arm, experiment, runs) for arm in trained}
+    return {name: of_arm for name, of_arm in of_arms.items() if len(of_arm) > 1}
+
+
 def _rates(arm: Arm, experiment: Experiment, runs: RunsOfArm) -> dict[str, RateMean]:
     """Return the arm and its variants that differ in the learning rate only and have a result, by rising factor."""
     rates = {}
@@ -245,8 +246,7 @@ def rates_sentence(arm: str, means: Sequence[tuple[float, float]], best: float, 
         >>> rates_sentence("2 heads", [(0.5, 1.1), (1.0, 1.0), (2.0, 0.9)], 2.0, n_seeds=3)
         '2 heads is best at 2 times its learning rate, the highest that was tried (x0.5 1.1, x1 1, x2 0.9)'
     """
-    edge = "the lowest" if best == means[0][0] else "the highest" if best == means[-1][0] else ""
-    tried = f", {edge} that was tried" if edge else ""
-    said = ", ".join(f"x{factor:g} {mean:.4g}" for factor, mean in means)
+    edges = {means[0][0]: ", the lowest that was tried", means[-1][0]: ", the highest that was tried"}
+    rates = ", ".join(f"x{factor:g} {mean:.4g}" for factor, mean in means)
     chance = "; with one seed, this may be chance" if n_seeds == 1 else ""
-    return f"{arm} is best at {best:g} times its learning rate{tried} ({said}{chance})"
+    return BEST_RATE.format(arm=arm, best=best, edge=edges.get(best, ""), rates=rates, chance=chance)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from headway.stats.simultaneous import LEVEL
+from headway.stats.simultaneous import LEVEL, root
 from headway.store.directory import Store
 from headway.store.look_plans import Asked, StoredPlan, stored_plan
 
@@ -102,9 +102,7 @@ class _Walk(NamedTuple):
 
     def bound(self, time: float, chance: float) -> float:
         """The standard deviations beyond which it is at a time, for the first time, with a chance."""
-        from scipy.optimize import brentq
-
-        return float(brentq(lambda z: self.crosses(time, z) - chance, 1e-6, 12.0))
+        return root(lambda z: self.crosses(time, z) - chance, 1e-6, 12.0)
 
     def after(self, time: float, z: float) -> "_Walk":
         """The walk that is inside z standard deviations at a time."""

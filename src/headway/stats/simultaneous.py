@@ -7,27 +7,61 @@ in the bound and the degrees of freedom, and the same at every call.
 Sources: Dunnett 1955 for arms with one baseline; Genz and Bretz 2009 for the multivariate t. The correlation is
 singular as soon as there are more contrasts than arms, where scipy's `multivariate_t.cdf` silently gives wrong numbers.
 
-`scipy.stats` and `scipy.optimize` take a second to load. So functions that need them load them, and one comparison of
-two arms does without.
+The points are scrambled Sobol points, with the bits of `scipy.stats.qmc.Sobol`: loading `scipy.stats` takes longer than
+all else that a comparison does. Papers: Joe and Kuo, SIAM J. Sci. Comput. 30 (2008), 2635-2654; Matousek, J. Complexity
+14 (1998), 527-556.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial, reduce
+from itertools import pairwise
+from operator import xor
+from pathlib import Path
 
 import numpy as np
+import scipy
 from scipy import special
 
 LEVEL = 0.05
 """The two-sided level of every test and of every family; intervals cover 1 minus it."""
 
+_WITHIN = 1e-12
+"""The distance from the zero of a function at which its search ends."""
+
 POWER = 0.8
 """The chance with which a difference of the detectable size is found."""
 
-_POINTS, _TOGETHER = 15, 16
+_BITS, _POINTS, _TOGETHER = 30, 15, 16
 """2^15 points; neighbours among the sorted largest values are averaged by 16, which moves no bound by 1e-5."""
+_FALLING = np.arange(_BITS, dtype=np.uint32)[::-1]
+"""The places of bits from the highest."""
 _NEGLIGIBLE = 1e-9
 """Eigenvalues of a correlation below this share of the largest are those of contrasts that follow from others."""
+
+
+def root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return the zero of a function between two numbers at which it has different signs.
+
+    It replaces `scipy.optimize.brentq`, which takes longer to load than a comparison to make. Paper: Ridders, IEEE
+    Transactions on Circuits and Systems 26 (1979), 979-980.
+
+    Examples:
+        >>> round(root(lambda x: x**3 - 2, 0.0, 2.0), 9)
+        1.25992105
+    """
+    values = {low: function(low), high: function(high)}
+    estimate, before = low, high
+    while values[estimate] and abs(estimate - before) > _WITHIN:
+        middle, before = (low + high) / 2, estimate
+        at_middle = values[middle] = function(middle)
+        curvature = math.sqrt(at_middle**2 - values[low] * values[high])
+        step = math.copysign(middle - low, values[low] - values[high])
+        estimate = middle + step * at_middle / curvature
+        values[estimate] = function(estimate)
+        low, high = next(ends for ends in pairwise(sorted(values)) if values[ends[0]] * values[ends[1]] <= 0)
+    return estimate
 
 
 def p_alone(t: float, freedom: float) -> float:
@@ -84,26 +118,49 @@ def _bound(largest: LargestT, freedom: float, level: float) -> float:
     low, high = bound_alone(freedom, level), bound_alone(freedom, level / largest.size)
     if largest.size == 1 or largest.p(low, freedom) <= level:
         return low
-    from scipy.optimize import brentq
-
-    return float(brentq(lambda q: largest.p(q, freedom) - level, low, 1.0001 * high))
+    return root(lambda q: largest.p(q, freedom) - level, low, 1.0001 * high)
 
 
 @lru_cache(maxsize=32)
 def _drawn(largest: LargestT) -> np.ndarray:
     """The largest |Z| of each of many points, ascending, Z normal with the correlation of the contrasts."""
-    from scipy.stats import qmc
-
     correlation = np.frombuffer(largest.correlation)
     values, vectors = np.linalg.eigh(correlation.reshape(largest.size, largest.size))
     kept = values > _NEGLIGIBLE * values.max()
-    sequence = qmc.Sobol(int(kept.sum()), rng=np.random.default_rng(0))
-    points = sequence.random_base2(_POINTS)
+    points = _sobol_points(int(kept.sum()))
     normal = special.ndtri(np.clip(points, 1e-12, 1 - 1e-12))
-    root = vectors[:, kept] * np.sqrt(values[kept])
-    together = normal @ root.T
+    together = normal @ (vectors[:, kept] * np.sqrt(values[kept])).T
     maxima = np.sort(np.abs(together).max(1))
     return maxima.reshape(-1, _TOGETHER).mean(1)
+
+
+def _sobol_points(dimensions: int) -> np.ndarray:
+    """The first scrambled Sobol points of a fixed seed, in any order: (point, dimension) in 0..1."""
+    draw = partial(np.random.default_rng(0).spawn(1)[0].integers, 2, dtype=np.uint32)  # spawned, as in scipy
+    shift = draw(size=(dimensions, _BITS)) @ (1 << _FALLING[::-1])
+    lower = np.tril(draw(size=(dimensions, _BITS, _BITS)))
+    lower[:, _FALLING, _FALLING] = 1
+    bits = _directions(dimensions)[:, :, None] >> _FALLING & 1
+    scrambled = (bits @ lower.swapaxes(1, 2) & 1) @ (1 << _FALLING)
+    points = shift[None]
+    for direction in scrambled.T[:_POINTS]:
+        points = np.concatenate([points, points ^ direction])
+    return points * 2.0**-_BITS
+
+
+def _directions(dimensions: int) -> np.ndarray:
+    """Return what each bit of a point's number adds to a coordinate, by the primitive polynomials that scipy holds."""
+    joe_kuo = np.load(Path(scipy.__file__).parent / "stats/_sobol_direction_numbers.npz")
+    rows = [[1] * _BITS]
+    polynomials, starts = (joe_kuo[name][1:dimensions].tolist() for name in ("poly", "vinit"))
+    for polynomial, start in zip(polynomials, starts, strict=True):
+        degree = polynomial.bit_length() - 1
+        row = start[:degree]
+        while len(row) < _BITS:
+            terms = (row[-k] << k for k in range(1, degree + 1) if polynomial >> (degree - k) & 1)
+            row.append(reduce(xor, terms, row[-degree]))
+        rows.append(row)
+    return np.array(rows, np.uint32) << _FALLING
 
 
 def detectable_ratio(freedom: float, bound: float) -> float:

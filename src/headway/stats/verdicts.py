@@ -114,10 +114,12 @@ def kind_of(difference: Difference, family: Family | None, better: str | None, *
         return "waiting"
     if difference.is_told and difference.estimate is not None:
         return _DIRECTIONS[better][difference.estimate > 0] if has_sides else "differs"
-    if difference.outcome == "same":
-        return "zero" if not has_sides else "same" if better else "alike"
-    kinds: Mapping[str, Kind] = {"open": "open", "few": "few"}
-    return kinds.get(difference.outcome, "none")
+    if difference.outcome != "same":
+        kinds: Mapping[str, Kind] = {"open": "open", "few": "few"}
+        return kinds.get(difference.outcome, "none")
+    if not has_sides:
+        return "zero"
+    return "same" if better else "alike"
 
 
 def name_of_interval(family: Family | None) -> str:
@@ -202,7 +204,8 @@ def _missing(
         yield f"{which} {'has' if len(named) == 1 else 'have'} no finished run"
     arms = list(map(experiment.arm, weights))
     every = [run for arm in arms for run in done(arm, runs)]
-    yield from left_out(sorted({r.seed for r in every if not is_finite(r.metrics.get(experiment.primary, 0.0))}))
+    diverged = {run.seed for run in every if not is_finite(run.metrics.get(experiment.primary, 0.0))}
+    yield from left_out(sorted(diverged))
     statuses = [[run.status for run in runs.get(arm.full_name, {}).values()] for arm in arms]
     if len(arms) == 2:
         for arm, of_arm in zip(arms, statuses, strict=True):
@@ -219,13 +222,15 @@ def shortfall(label: str, statuses: Sequence[str]) -> list[str]:
         ['2 of 4 runs of 8 heads failed', '1 of 4 runs of 8 heads is not finished']
     """
     known = ("failed", "damaged")
-    counts = Counter(status if status in known else "open" for status in statuses if status != "done")
+    unfinished = [status for status in statuses if status != "done"]
+    counts = Counter(status if status in known else "open" for status in unfinished)
     said = {
         "failed": "failed",
         "damaged": "is damaged" if counts["damaged"] == 1 else "are damaged",
         "open": "is not finished" if counts["open"] == 1 else "are not finished",
     }
-    return [f"{counts[how]} of {counted(len(statuses), 'run')} of {label} {said[how]}" for how in said if counts[how]]
+    runs = f"{counted(len(statuses), 'run')} of {label}"
+    return [f"{counts[how]} of {runs} {said[how]}" for how in said if counts[how]]
 
 
 def left_out(seeds: Sequence[int]) -> list[str]:

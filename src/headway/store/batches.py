@@ -199,7 +199,9 @@ class RunBatch:
         """
         try:
             batch = cls(members=tuple((arm, seed) for arm, seed in content["members"]))
-            is_right = all(_is_name(*member) for member in batch.members) and content["id"] == batch.id
+            # Each has a folder of its own in the directory, and nowhere else.
+            are_names = all(is_bare(arm) and type(seed) is int and seed >= 0 for arm, seed in batch.members)
+            is_right = are_names and content["id"] == batch.id
         except (KeyError, TypeError, ValueError):
             is_right = False
         if not is_right or not 1 < len(batch.members) == len(set(batch.members)):
@@ -221,11 +223,6 @@ class RunBatch:
             ResultsError: where a symbolic link stands in the place of one.
         """
         return tuple(inside(run.parent.parent, arm, f"seed-{seed}") for arm, seed in self.members)
-
-
-def _is_name(arm: object, seed: object) -> bool:
-    """Return whether a run of this name has a folder of its own in the directory, and nowhere else."""
-    return isinstance(arm, str) and is_bare(arm) and isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ instruction set sums in another order, which is no defect.
 `directory_warnings` are sentences on a directory, apart from its damaged runs, to read before its results are believed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -78,25 +78,21 @@ def _misplaced(directory: Path) -> Iterator[str]:
             f"`{command_line('drop', directory, arm, seeds=seeds)}` drops {them}"
         )
     if strangers:
-        yield _about_strangers(directory, strangers)
-
-
-def _about_strangers(directory: Path, runs: Sequence[document.Name]) -> str:
-    these = "this run" if len(runs) == 1 else "these runs"
-    return (
-        f"{document.told(runs)}: {document.FILE} does not list {these}: somebody added folders, or restored an "
-        f"older document; `{command_line('run', directory)}` lists them again"
-    )
+        yield (
+            f"{document.FILE} does not list {document.told(strangers)}: somebody added folders, or restored an older "
+            f"document; `{command_line('run', directory)}` lists them again"
+        )
 
 
 def _beside(directory: Path) -> Looked:
     """The damages among the files beside the runs."""
     code = entries(directory, "plugins/*.py")
     commands = entries(directory, f"{FOLDER}/*")
+    changed = [file for file in commands if not is_kept(file)]
     signed = [file for pattern in document.SIGNED for file in entries(directory, pattern)]
     damages = [
         *map(_why_not_code, code),
-        *map(_why_not_command, commands),
+        *(f"{file} is not as it was written; the experiment's file writes it again" for file in changed),
         *(_why_not_signed(directory, file) for file in signed),
     ]
     for arm in document.timed_arms(directory):
@@ -125,10 +121,6 @@ def _why_not_code(file: Path) -> str:
     except (DeclarationError, OSError) as error:
         return str(error)
     return ""
-
-
-def _why_not_command(file: Path) -> str:
-    return "" if is_kept(file) else f"{file} is not as it was written; the experiment's file writes it again"
 
 
 def _examined(folder: Path, store: Store | None, known: Checked) -> Looked:
@@ -224,11 +216,4 @@ def directory_warnings(directory: Path) -> Iterator[str]:
             file = document.timing_file(directory, name)
             what = "is damaged and left out" if file.exists() else "is gone"
             yield f"{file} {what}; `headway run` with --timing measures it again"
-    gone, strangers = document.missing_and_strangers(directory)
-    if strangers:
-        yield _about_strangers(directory, strangers)
-    if gone:
-        yield (
-            f"runs of {document.FILE} without a folder: {document.told(gone)}; "
-            f"`{command_line('run', directory)}` trains them again, and `headway drop` drops them"
-        )
+    yield from _misplaced(directory)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import altair as alt
 import pytest
-from support.fabricate import fabricate, small
 
 from headway.cli.options import check_out
 from headway.errors import ResultsError, UserError
@@ -170,9 +169,9 @@ def test_without_addresses_nothing_is_drawn_and_the_process_goes_on(few_addresse
 
 @pytest.mark.slow
 def test_without_addresses_a_report_has_its_numbers_and_says_what_is_left_out(
-    few_addresses: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    few_addresses: None, heads_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = Store.open(fabricate(tmp_path / "results", small("icl-heads").select(arms=["h1"], seeds=1)))
+    store = Store.open(shutil.copytree(heads_store.path, tmp_path / "results"))
     results = build(store)
     (store.path / "results.json").write_text("{}")
     write_report(store, results)

@@ -134,14 +134,16 @@ def without_heads(model: TransformerModel, keep: Keep) -> TransformerModel:
     kept = [_kept(heads, mask) for heads, mask in zip(model.layout.layers, keep, strict=True)]
     layout = HeadLayout(d_model=model.d_model, layers=tuple(kept))
     emptied = [i for i, n_heads in enumerate(model.layout.n_heads) if n_heads and not kept[i].queries]
-    values = {name: getattr(model, name) for name in type(model).model_fields} | {
+    ranks = {name: _ranks(model, kept, name) for name in PROJECTIONS}
+    values = {name: getattr(model, name) for name in type(model).model_fields}
+    changed = {
         "n_heads": str(layout),
         "n_kv_heads": None,
         "d_head": None,
         "emptied": tuple(sorted({*model.emptied, *emptied})),
-        "ranks": Ranks(**model.ranks.model_dump() | {name: _ranks(model, kept, name) for name in PROJECTIONS}),
+        "ranks": Ranks(**model.ranks.model_dump() | ranks),
     }
-    return type(model)(**values)
+    return type(model)(**values | changed)
 
 
 def spread_evenly(model: TransformerModel, number: int) -> TransformerModel:

@@ -23,21 +23,15 @@ def declared(arm: ArmResults) -> TokensRun:
     return trained
 
 
-def has_probes(run: Finished) -> bool:
-    """Return whether a run's heads were measured during training."""
-    return run.once(head_progress) is not None
+def heads_of(run: Finished) -> HeadProgress | None:
+    """Return what was measured of a run's heads during training; None if nothing was."""
+    return run.once(head_progress)
 
 
 def measures(run: Finished, metric: str) -> bool:
     """Return whether a metric of a run's heads was measured during training."""
-    return has_probes(run) and metric in heads_of(run).mean
-
-
-def heads_of(run: Finished) -> HeadProgress:
-    """Return the measurements of a probed run's heads."""
-    progress = run.once(head_progress)
-    assert progress is not None
-    return progress
+    progress = heads_of(run)
+    return progress is not None and metric in progress.mean
 
 
 LOSS = OutcomeMeasure(

@@ -13,7 +13,7 @@ from headway.config.spec import thinned
 from headway.report.charts.figure import WIDTH, Datum, Figure, alt, inline
 from headway.report.charts.lines import Axis, line_bands, point_size, step_axis
 from headway.report.experiment.data import ArmResults, ReportData
-from headway.report.lm.common import has_probes, heads_of, measures
+from headway.report.lm.common import heads_of
 
 PART = "Heads during training"
 COLUMNS = 4
@@ -36,7 +36,8 @@ def progress(material: ReportData, *, every: bool = True) -> Iterator[Figure]:
 
     Not `every`: the headline and what was measured as published alone, so that many controls make no endless page.
     """
-    measured = {metric for arm in material.arms for run in arm.runs if has_probes(run) for metric in heads_of(run).mean}
+    probed = [each for arm in material.arms for each in map(heads_of, arm.runs) if each]
+    measured = {metric for each in probed for metric in each.mean}
     for metric in [*HEADLINE, *(name for name in HEAD_METRICS if name not in HEADLINE)]:
         family = HEAD_METRICS[metric].family
         if family in ("circuits", "outputs"):  # figures of their own; shares of a layer add up to 1 whatever they are
@@ -114,12 +115,12 @@ def panels(chart: Any, arms: Sequence[ArmResults]) -> Any:
 
 
 def _points(material: ReportData) -> int:
-    lines = sum(len(heads_of(arm.shown).layers) for arm in material.arms if has_probes(arm.shown))
+    lines = sum(len(probed.layers) for arm in material.arms if (probed := heads_of(arm.shown)))
     return max(FEWEST_POINTS, min(150, ROWS // max(lines, 1)))
 
 
 def _rows_head_training(arm: ArmResults, metric: str, statistic: Statistic, points: int) -> Iterator[Datum]:
-    probed = [heads_of(run) for run in arm.runs if measures(run, metric)]
+    probed = [each for run in arm.runs if (each := heads_of(run)) and metric in each.mean]
     if not probed:
         return
     shared = sorted(set.intersection(*(set(one.steps.tolist()) for one in probed)))

@@ -164,7 +164,7 @@ END = 0.9
 
 def _point(arm: ArmResults, metric: str) -> Iterator[Datum]:
     diversity = []
-    for probed in map(heads_of, arm.runs):
+    for probed in filter(None, map(heads_of, arm.runs)):
         layers = probed.mean[metric][probed.steps >= END * probed.steps[-1]].mean(0)
         if np.isfinite(layers).any():
             diversity.append(float(np.nanmean(layers)))
@@ -231,7 +231,7 @@ def _gif(frames: Sequence[Any]) -> bytes:
 def _maps(arm: ArmResults) -> list[tuple[int, int, np.ndarray]]:
     """Return the probed steps of an arm's shown run, and the map (head, head) of each layer at them."""
     run, rows = arm.shown.run, []
-    steps = heads_of(arm.shown).steps.tolist()
+    steps = arm.shown.run.head_steps()
     for step in (steps[at] for at in thinned(steps, MOST_FRAMES)):
         scores = scores_at(run, step)[FILMED].values
         for layer, name in attentions(run).items():

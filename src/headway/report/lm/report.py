@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
-from headway.base.text import Amount, capital, join, number
+from headway.base.text import capital, join, number
+from headway.base.words import FITTED, FREE
 from headway.config.metrics import METRICS, YES_OR_NO
 from headway.config.run import PER_BYTE
 from headway.report.charts.figure import NGRAMS, QUIET, SCHEME_COLOURS, Figure
@@ -25,9 +26,8 @@ from headway.report.lm.synthetic import accuracies, by_kind, errors_by_heads, so
 from headway.report.lm.training import learning_rates
 from headway.stats.evidence import Comparison
 from headway.stats.learning_rates import rate_controls
-from headway.stats.lm.scaling import PARAMETERS, AgainstScheme, Fit
-from headway.stats.lm.verdicts import better_by
-from headway.stats.sequential import FEWEST
+from headway.stats.lm.scaling import PARAMETERS, Fit
+from headway.stats.lm.verdicts import apart_sentence
 
 
 def answers(material: ReportData) -> Iterator[Figure | None]:
@@ -198,7 +198,9 @@ def _under(material: ReportData, control: str | None, draw: Draw) -> Figure | No
 def _solved(arm: ArmResults) -> str:
     """In how many of its seeds the task is solved."""
     solved = arm.final("solved")
-    return f"{int(solved.sum())} of {len(solved)}" if len(solved) else "–"
+    if not len(solved):
+        return "–"
+    return f"{int(solved.sum())} of {len(solved)}"
 
 
 def _compared(material: ReportData, arm: ArmResults) -> Comparison | None:
@@ -247,22 +249,12 @@ def _curves(material: ReportData, fits: Sequence[Fit]) -> Iterator[Statement]:
         if fit.sentence and fit.form == published:
             same = (f for f in fits if (f.scheme, f.control, f.form) == (fit.scheme, fit.control, free_form))
             free = [f.against for f in same if f.against]
-            sentence = capital(fit.sentence) + " (fits with amplitude 1, as published"
-            sentence += (
-                f"; with a free amplitude {_other(free[0], len(fit.seeds))})" if free and len(fit.seeds) > 1 else ")"
-            )
-            sentence += "" if fit.control is None else f", under {material.experiment.control_label(fit.control)}"
+            other = ""
+            if free and len(fit.seeds) > 1:
+                other = FREE.format(comparison=apart_sentence(free[0].relative, free[0].interval, len(fit.seeds)))
+            control = "" if fit.control is None else f", under {material.experiment.control_label(fit.control)}"
+            sentence = FITTED.format(comparison=capital(fit.sentence), free=other, control=control)
             yield Statement(sentence=sentence, colour=SCHEME_COLOURS[fit.scheme])
-
-
-def _other(against: AgainstScheme, n_seeds: int) -> str:
-    relative, interval = against.relative, against.interval
-    amount = Amount.of_share(relative, interval)
-    if interval is None:
-        return f"{amount(relative)}, no interval"
-    if n_seeds >= FEWEST and not interval[0] <= 0 <= interval[1]:
-        return better_by(relative, interval)
-    return f"{amount(relative)}, 95 % interval {amount(*interval)}"
 
 
 LABORATORY = TokensReportPart()

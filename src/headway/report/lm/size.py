@@ -63,13 +63,12 @@ def loss_against_heads(material: ReportData) -> Figure | None:
     seeds = [float(value) for arm in arms for value in arm.final(METRIC)]
     domain = ends([*seeds, *(row[end] for row in [*points, *bands] for end in ENDS)], beside=0.1)
     y = Axis("loss_nats", loss_metric(material).axis, domain=domain)
-    totals = [row["heads"] for row in points]
-    reach = 0.13 * (max(totals) - min(totals))
-    width = [min(totals) - reach / 2, max(totals) + reach]
+    low, *_, high = sorted(row["heads"] for row in points)
+    reach = 0.13 * (high - low)
+    width = [low - reach / 2, high + reach]
     x = Axis("heads", "n, heads in all layers", domain=width, ticks={"tickMinStep": 1})
-    named = {scheme or "other": colour for scheme, colour in SCHEME_COLOURS.items()}
-    present = {_scheme(arm) for arm in arms}
-    palette = {scheme: colour for scheme, colour in named.items() if scheme in present}
+    present = {declared(arm).scheme for arm in arms}
+    palette = {scheme or "other": SCHEME_COLOURS[scheme] for scheme in SCHEME_COLOURS if scheme in present}
     colour = colours_of_column("scheme", palette, "circle")
     layers = [*named_rules(material, y), *_fitted(list(_lines(fits, arms)), bands, x, y, colour)]
     layers += [_notes(material), *_points(points, arms, x, y, colour)]

@@ -223,16 +223,13 @@ def prunable(material: ReportData) -> Statement | None:
         return None
     shares = []
     for step in steps:
-        fitting = [1 - one.kept for one in pruned if one.step == step and _hardly(one)]
+        # A mean alone may be below the threshold by chance.
+        certain = [one for one in pruned if one.step == step and len(one.rises) >= SEEDS]
+        fitting = [1 - p.kept for p in certain if over_seeds(list(p.rises.values()))["high"] <= _MUCH * p.loss]
         shares.append(f"{100 * max(fitting):.0f} % at step {step:,}" if fitting else f"none at step {step:,}")
     sentence = "Largest tested share of heads that can be pruned with a rise of the loss below 1 % (upper end of the "
     sentence += f"95 % CI over seeds): {listed(shares)}"
     return Statement(sentence=sentence, colour=QUIET)
-
-
-def _hardly(one: PrunedAtOnce) -> bool:
-    """Return whether the loss surely rises by no more than the threshold; a mean alone may be below it by chance."""
-    return len(one.rises) >= SEEDS and over_seeds(list(one.rises.values()))["high"] <= _MUCH * one.loss
 
 
 def _found(material: ReportData) -> list[PrunedAtOnce]:

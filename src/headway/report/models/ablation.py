@@ -317,11 +317,6 @@ def headline(found: Ablation) -> str:
     return next(told_heads(found.exact.single[TOLD], TOLD)).sentence
 
 
-def _heads_that_matter(found: Ablation) -> list[str]:
-    """Return the names of the heads whose interval lies beyond what matters, the largest effect first."""
-    return [named(head) for head, *_ in beyond(found.exact.single[TOLD], MATTERS)]
-
-
 def _together(found: Ablation) -> str:
     """Return the sentence on the heads that show no clear effect alone; empty if they show none together either."""
     repair = found.repair if isinstance(found, AblationTogether) else None
@@ -333,7 +328,7 @@ def _together(found: Ablation) -> str:
 
 def figures(found: Ablation) -> tuple[Figure, ...]:
     """The grid of mean ablation, effects with intervals, a circuit, pairs, and estimates against exact effects."""
-    mattering = _heads_that_matter(found)
+    mattering = [named(head) for head, *_ in beyond(found.exact.single[TOLD], MATTERS)]
     framed = "Orange frames are the heads that matter." if mattering else ""
     every = [
         atlas(

@@ -9,7 +9,7 @@
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from headway.base.text import escape_controls
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
 from headway.heads.findings import COMPOSITIONS, FAMILY_WISE, Finding
-from headway.heads.results import AttendedPair, Circuits, Head, KeptStep, ModelView, PackedPatterns, XRay
+from headway.heads.results import AttendedPair, Circuits, Head, ModelView, PackedPatterns, XRay
 from headway.heads.scores import DECLARED, Composition, HeadScores, five_digits
 from headway.report.charts.atlas import LEFT_OUT, of_heads
 from headway.report.charts.figure import HEAD_COLOURS
@@ -186,7 +186,7 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
         "circuits": None if view.circuits is None else _circuits(view.circuits, heads, places),
         "noCircuits": view.no_circuits,
         "composition": _composition(shown),
-        "kept": [_kept(shown, kept, places, at, number, arrays) for number, kept in enumerate(view.kept)],
+        "kept": list(_kept(shown, places, at, arrays)),
     }
 
 
@@ -207,6 +207,10 @@ def _twins(shown: ShownModel, metrics: Sequence[str], at: int, arrays: PagedArra
     }
 
 
+def _finding(finding: Finding) -> Json:
+    return {"about": finding.about, "parts": [(unbroken(text), head) for text, head in finding.parts]}
+
+
 def _attended(pairs: Sequence[AttendedPair], places: Mapping[int, int]) -> list[list[Any]]:
     return [
         [places[pair.query], places[pair.key], five_digits(pair.weight), five_digits(pair.even), pair.n]
@@ -214,16 +218,16 @@ def _attended(pairs: Sequence[AttendedPair], places: Mapping[int, int]) -> list[
     ]
 
 
-def _kept(
-    shown: ShownModel, kept: KeptStep, places: Mapping[int, int], at: int, number: int, arrays: PagedArrays
-) -> Json:
-    """Return what changes with the weights, at a step whose weights were kept; the finished model has the rest."""
-    return {
-        "step": kept.step,
-        "circuits": None if kept.circuits is None else _circuits(kept.circuits, _every(shown), places)["of"],
-        "composition": None if kept.composition is None else composed(kept.composition, shown.view.found.labels)["of"],
-        "patterns": _patterns(shown, kept.patterns, f"m{at}-s{number}", arrays),
-    }
+def _kept(shown: ShownModel, places: Mapping[int, int], at: int, arrays: PagedArrays) -> Iterator[Json]:
+    """Yield what changes with the weights, for each step whose weights were kept; the finished model has the rest."""
+    for number, kept in enumerate(shown.view.kept):
+        circuits, composition = kept.circuits, kept.composition
+        yield {
+            "step": kept.step,
+            "circuits": None if circuits is None else _circuits(circuits, _every(shown), places)["of"],
+            "composition": None if composition is None else composed(composition, shown.view.found.labels)["of"],
+            "patterns": _patterns(shown, kept.patterns, f"m{at}-s{number}", arrays),
+        }
 
 
 def _every(shown: ShownModel) -> list[Head]:
@@ -236,10 +240,6 @@ def _rows(shown: ShownModel) -> list[Json]:
         {"label": label, "n": n, "kind": of[name].kind, "width": of[name].d_head, "kv": list(of[name].kv_of)}
         for name, label, n in shown.rows
     ]
-
-
-def _finding(finding: Finding) -> Json:
-    return {"about": finding.about, "parts": [(unbroken(text), head) for text, head in finding.parts]}
 
 
 def _sequences(shown: ShownModel, places: Mapping[int, int], at: int, arrays: PagedArrays) -> Json:
@@ -357,7 +357,12 @@ def look_page(
     ):
         shown = [_shorter(model, largest) for model in shown]
         html = _html(shown, **about)
-    return LookPage(html=html, cuts=tuple(dict.fromkeys(note for model in shown for note in _cuts(model))))
+    cuts = (
+        f"{escape_controls(model.view.name)}: {note}"
+        for model in shown
+        for note in (*model.view.notes, *_left_out(model))
+    )
+    return LookPage(html=html, cuts=tuple(dict.fromkeys(cuts)))
 
 
 def _html(shown: Sequence[ShownModel], **about: str) -> str:
@@ -404,13 +409,10 @@ def _shorter(model: ShownModel, largest: int) -> ShownModel:
     return replace(model, view=replace(view, **changes, notes=tuple(dict.fromkeys((*view.notes, note)))))
 
 
-def _cuts(model: ShownModel) -> list[str]:
-    return [f"{escape_controls(model.view.name)}: {note}" for note in (*model.view.notes, *_left_out(model))]
-
-
 def _content(shown: Sequence[ShownModel]) -> tuple["Markup", PagedArrays]:
     arrays = PagedArrays()
-    measured = [name for name, declared in DECLARED.items() if declared.of != "layer" and _known_look_page(shown, name)]
+    of_heads = [name for name, declared in DECLARED.items() if declared.of != "layer"]
+    measured = [name for name in of_heads if any(np.isfinite(model.of_heads(name)[:, 0]).any() for model in shown)]
     # What grows with rows and widths, or stands for another code, comes last.
     metrics = sorted(measured, key=lambda name: name.endswith(LEFT_OUT))
     data = {
@@ -419,10 +421,6 @@ def _content(shown: Sequence[ShownModel]) -> tuple["Markup", PagedArrays]:
         "colours": {"sequential": SEQUENTIAL, "diverging": DIVERGING, "heads": HEAD_COLOURS},
     }
     return script_data(data), arrays
-
-
-def _known_look_page(shown: Sequence[ShownModel], metric: str) -> bool:
-    return any(np.isfinite(model.of_heads(metric)[:, 0]).any() for model in shown)
 
 
 def _metric(shown: Sequence[ShownModel], name: str) -> Json:

@@ -198,7 +198,12 @@ def heads(xray: XRay) -> Table:
         if score.declared.of != "layer" and not metric.endswith(LEFT_OUT)
     }
     rows = [
-        Row(cells=(called, *(_cell(values, name, head) for values in shown.values())))
+        Row(
+            cells=(
+                called,
+                *(number(float(values[name][head]), 3) if name in values else "–" for values in shown.values()),
+            )
+        )
         for name, label in xray.labels.items()
         for head, called in enumerate(head_names(label, _n_heads(xray, name)))
     ]
@@ -276,10 +281,6 @@ def _top(xray: XRay, metric: str, name: str) -> str:
         return "window too short" if metric in REPEATED and values is not None else "–"
     head = int(np.nanargmax(values))
     return f"H{head} {decimal(float(values[head]))}"
-
-
-def _cell(values: Mapping[str, np.ndarray], name: str, head: int) -> str:
-    return number(float(values[name][head]), 3) if name in values and np.isfinite(values[name][head]) else "–"
 
 
 def xray_page(xray: XRay, look: str | None = None) -> ModelPage:

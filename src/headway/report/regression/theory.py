@@ -126,7 +126,16 @@ def second_head(material: ReportData) -> Figure | None:
     x = Axis("length", "prompt length over dimension, L / d", log=True, scale={"padding": 12})
     y = Axis("worth", "error of one head ÷ error of two", scale={"zero": False})
     shown = ["dimension:N", "pairs:Q", "worth:Q", "low:Q", "high:Q", "exact:Q", "effective:Q", "seeds:Q"]
-    rows = [_row(worth) for worth in worths]
+    rows = [
+        {
+            "dimension": _named(worth.task.d_x),
+            "length": worth.task.n_pairs / worth.task.d_x,
+            "pairs": worth.task.n_pairs,
+            "worth": worth.found,
+            **{name: getattr(worth, name) for name in ("low", "high", "exact", "effective", "seeds")},
+        }
+        for worth in worths
+    ]
     exact = [{**row, "worth": row["exact"]} for row in rows]
     layers = [
         *_effective(worths, x, y),
@@ -239,16 +248,6 @@ def _theory(d_x: int, n_pairs: int) -> tuple[float, float]:
 
 def _named(d_x: int) -> str:
     return f"d = {d_x} (long prompts: {worth_in_the_limit(d_x):.2f})"
-
-
-def _row(worth: Worth) -> Datum:
-    return {
-        "dimension": _named(worth.task.d_x),
-        "length": worth.task.n_pairs / worth.task.d_x,
-        "pairs": worth.task.n_pairs,
-        "worth": worth.found,
-        **{name: getattr(worth, name) for name in ("low", "high", "exact", "effective", "seeds")},
-    }
 
 
 def _effective(worths: Sequence[Worth], x: Axis, y: Axis) -> list[Any]:

@@ -26,25 +26,18 @@ PANELS = {"train_mse": "training loss", "eval_mse_adjusted": "validation loss"}
 
 def loss(material: ReportData) -> Figure | None:
     """Training and validation loss of every arm over the steps; None when nothing was logged."""
-    rows = {
-        metric: curves
-        for metric in PANELS
-        if (curves := [row for arm in material.arms for row in training_curve(arm, metric, "mse", POINTS)])
-    }
+    of_metric = {metric: [row for arm in material.arms for row in _with_luck(arm, metric)] for metric in PANELS}
+    rows = {metric: curves for metric, curves in of_metric.items() if curves}
     if not rows:
         return None
-    if "eval_mse_adjusted" in rows:
-        rows["eval_mse_adjusted"] = [row for arm in material.arms for row in _with_luck(arm)]
     every = [row for curves in rows.values() for row in curves]
     low, high = min(row["low"] for row in every), max(row["high"] for row in every)
     references = _references(material, low)
     low = min([low, *(mse for _, mse in references)])
-    x = step_axis(_first(material), max(row["step"] for row in every))
-    y = Axis(
-        "mse", "mean squared error (log scale)", domain=[low / 1.05, high * 1.05], log=True, ticks={"tickCount": 6}
-    )
-    arms = solid_lines(material.arms)
-    style = keyed("what", [*arms, *(style for style, _ in references)])
+    linear = min(declared(arm).evaluation.every for arm in material.arms)
+    x = step_axis(linear, max(row["step"] for row in every))
+    y = Axis("mse", ERROR, domain=[low / 1.05, high * 1.05], log=True, ticks={"tickCount": 6})
+    style = keyed("what", [*solid_lines(material.arms), *(style for style, _ in references)])
     panels = []
     for metric, curves in rows.items():
         spread = "band" if any(row["low"] < row["high"] for row in curves) else None
@@ -62,10 +55,10 @@ def loss(material: ReportData) -> Figure | None:
     )
 
 
-def _with_luck(arm: ArmResults) -> Iterator[Datum]:
-    """Yield the validation curve; its band also holds what few prompts leave uncertain, 95 % on the logarithm."""
-    luck = {row["step"]: row["se"] for row in training_curve(arm, "eval_mse_adjusted_se", "se", POINTS)}
-    for row in training_curve(arm, "eval_mse_adjusted", "mse", POINTS):
+def _with_luck(arm: ArmResults, metric: str) -> Iterator[Datum]:
+    """Yield a curve; the band of validation also holds what few prompts leave uncertain, 95 % on the logarithm."""
+    luck = {row["step"]: row["se"] for row in training_curve(arm, f"{metric}_se", "se", POINTS)}
+    for row in training_curve(arm, metric, "mse", POINTS):
         reach = math.exp(1.96 * luck.get(row["step"], 0.0) / row["mse"])
         yield {**row, "low": row["low"] / reach, "high": row["high"] * reach}
 
@@ -81,11 +74,6 @@ def _final_points(material: ReportData, x: Axis, y: Axis, style: Mapping[str, An
         return []
     shown = ["what:N", "mse:Q"]
     return [strip(rows, x, y, style["color"], shown=shown, size=70, opacity=1, stroke="white", strokeWidth=1)]
-
-
-def _first(material: ReportData) -> int:
-    """The steps between evaluations: up to there the axis is linear."""
-    return min(declared(arm).evaluation.every for arm in material.arms)
 
 
 def _references(material: ReportData, low: float) -> list[tuple[LineStyle, float]]:
@@ -186,17 +174,14 @@ def _panel(
     nested: bool = False,
     title: str | None = None,
 ) -> Any:
-    floor, high = _floor(rows), max(row["high"] for row in rows)
+    # Below all but the estimators that nothing trained comes near.
+    floor = min(row["low"] for row in rows if row["what"] not in OPTIMAL) / 1.6
+    high = max(row["high"] for row in rows)
     x = Axis("n_pairs", "pairs in the prompt (log scale)", log=True, ticks={"format": "d", "tickCount": 8})
     y = Axis("mse", ERROR, domain=[floor, high * 1.2], log=True, ticks={"tickCount": 6})
     shown = ["what:N", "n_pairs:Q", "mse:Q", "low:Q", "high:Q"]
     curves = line_bands(list(_above(rows, floor)), x, y, keyed("what", styles, nested=nested), shown=shown)
     return panel([rule(sorted(lengths), x=x, colour="#b8bdc6"), *curves], *size, title)
-
-
-def _floor(rows: Rows) -> float:
-    """The lower end of a panel: below all but the estimators that nothing trained comes near."""
-    return min(row["low"] for row in rows if row["what"] not in OPTIMAL) / 1.6
 
 
 def _above(rows: Rows, floor: float) -> Iterator[Datum]:

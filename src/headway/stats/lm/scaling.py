@@ -331,8 +331,11 @@ def _fitted(form: str, members: Sequence[Point], seeds: Sequence[int]) -> _Fitte
         note = "one seed, so there is no band"
     resampled: tuple[Curve, ...] = ()
     if not note and curve is not None and losses is not None:
-        different, counts = np.unique(_draws(len(seeds)), axis=0, return_counts=True)
-        drawn = refitted(form, totals, different @ losses.T / len(seeds), near=curve.b)
+        n = len(seeds)
+        # How often each seed is drawn (draw, seed): one set of draws for every arm, scheme and form.
+        draws = np.random.default_rng(0).multinomial(n, [1 / n] * n, size=RESAMPLES)
+        different, counts = np.unique(draws, axis=0, return_counts=True)
+        drawn = refitted(form, totals, different @ losses.T / n, near=curve.b)
         resampled = tuple(drawn_curve for drawn_curve, count in zip(drawn, counts, strict=True) for _ in range(count))
     return _Fitted(
         form=form,
@@ -414,8 +417,3 @@ def _quantiles(drawn: np.ndarray, estimate: np.ndarray, n_seeds: int) -> np.ndar
     if n_seeds == 2:
         wider *= ndtri(upper) / np.sqrt(2)  # both quantiles lie sqrt(2) standard errors off
     return estimate + wider * (np.quantile(drawn, [LEVEL / 2, upper], axis=0) - estimate)
-
-
-def _draws(n_seeds: int) -> np.ndarray:
-    """Return how often each seed is drawn (draw, seed), with one set of draws for every arm, scheme and form."""
-    return np.random.default_rng(0).multinomial(n_seeds, [1 / n_seeds] * n_seeds, size=RESAMPLES)

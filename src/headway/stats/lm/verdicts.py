@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from headway.base.text import Amount, counted, number, span
+from headway.base.text import Amount, Value, counted, filled, number, span
+from headway.base.words import CURVES, UNTESTED, UNTOLD
 from headway.config.metrics import metric_name
 from headway.stats.evidence import Difference
 from headway.stats.lm.claims import Claim, JudgedArm, Reading, Verdict
@@ -19,9 +20,8 @@ def untested(n_seeds: int) -> str:
         >>> untested(3), untested(4)
         ('cannot be tested with 3 seeds: the test needs 4', '')
     """
-    if n_seeds >= FEWEST_SEEDS:
-        return ""
-    return f"cannot be tested with {'one seed' if n_seeds == 1 else f'{n_seeds} seeds'}: the test needs {FEWEST_SEEDS}"
+    seeds = "one seed" if n_seeds == 1 else f"{n_seeds} seeds"
+    return "" if n_seeds >= FEWEST_SEEDS else UNTESTED.format(seeds=seeds, least=FEWEST_SEEDS)
 
 
 def claim_sentence(
@@ -37,7 +37,7 @@ def claim_sentence(
         titles: the label of each arm, by full name.
     """
     if not arms:
-        return f"{claim.says}: cannot be told, since no model here has the layers, heads or probes that the claim needs"
+        return UNTOLD.format(says=claim.says)
     values = [arm.value for arm in arms if arm.value is not None]
     also = [arm.also for arm in arms if arm.also is not None]
     said = (reading.said if values else reading.said_untested).format(
@@ -81,44 +81,53 @@ def scheme_sentence(
         >>> scheme_sentence(("descending", "constant"), 180, -0.012, (-0.02, -0.004), loss=1.6, n_seeds=3)
         'at 180 heads, descending is 1.2 % better than constant, 95 % interval 0.4 to 2.0 %'
     """
-    name, against = schemes
-    amount = Amount.of_share(relative, interval)
+    kind = _kind(interval, n_seeds)
     if n_seeds == 1:
-        ends = (number(end, 4) for end in (loss, loss / (1 + relative)))
-        return f"at {at} heads, {name} and {against} cannot be compared: one seed ({' and '.join(ends)} nats)"
-    if interval is None:
-        reason = "the curves have as many parameters as points" if n_seeds else "no seed finished in every arm"
-        side = "below" if relative < 0 else "above"
-        return (
-            f"at {at} heads, the curve of {name} lies {amount(abs(relative))} {side} {against} (no interval: {reason})"
-        )
-    if n_seeds < FEWEST or interval[0] <= 0 <= interval[1]:
-        why = f"{name} and {against}: too few seeds to say ({n_seeds})"
-        why = why if n_seeds < FEWEST else f"no clear difference between {name} and {against}"
-        return f"at {at} heads, {why}: {amount(relative)}, 95 % interval {amount(*interval)}"
-    return f"at {at} heads, {name} is {better_by(relative, interval, f' than {against}')}"
+        kind = "one_seed"
+    elif interval is not None and n_seeds < FEWEST:
+        kind = "few"
+    said = _said(relative, interval) | {"at": at, "name": schemes[0], "against": schemes[1], "n": n_seeds}
+    losses = (number(loss, 4), number(loss / (1 + relative), 4))
+    reason = "the curves have as many parameters as points" if n_seeds else "no seed finished in every arm"
+    return filled(CURVES[f"schemes_{kind}"], **said, losses=losses, reason=reason)
 
 
-def better_by(relative: float, interval: tuple[float, float], than: str = "") -> str:
-    """Return how much better or worse a loss is, with an interval that excludes 0."""
-    sign, amount = -1 if relative < 0 else 1, Amount.of_share(relative, interval)
-    said = f"{amount(abs(relative))} {'better' if relative < 0 else 'worse'}{than}"
-    return f"{said}, 95 % interval {amount(*sorted(sign * end for end in interval))}"
+def apart_sentence(relative: float, interval: tuple[float, float] | None, n_seeds: int) -> str:
+    """Return a phrase on how much better or worse one of two curves is."""
+    return filled(CURVES[_kind(interval, n_seeds)], **_said(relative, interval))
 
 
 def size_sentence(title: str, found: Difference, interval: tuple[float, float] | None, n_models: int) -> str:
     """Return a sentence on a model against the curve of plain models at its own size, one of several models."""
-    relative, seeds = found.relative, counted(found.n_pairs, "seed")
-    if relative is None or found.means is None:
-        return f"{title} cannot be compared with plain models of its size: no seed gave a result for all of them"
+    if found.relative is None or found.means is None:
+        return filled(CURVES["size_no_seed"], name=title)
     if found.n_pairs == 1:
-        mine, theirs = (number(mean, 3) for mean in found.means)
-        return f"{title} cannot be compared with plain models of its size: one seed ({mine} and {theirs} nats)"
-    side, amount = "below" if relative < 0 else "above", Amount.of_share(relative, interval)
-    lies = f"lies {amount(abs(relative))} {side} the curve of plain models of its size"
+        losses = tuple(number(mean, 3) for mean in found.means)
+        return filled(CURVES["size_one_seed"], name=title, losses=losses)
+    kind = _kind(interval, found.n_pairs)
+    few = f"too few seeds to say ({found.n_pairs})"
+    reason = few if found.n_pairs < FEWEST else f"no spread over {counted(found.n_pairs, 'seed')}"
+    name = f"{'simultaneous ' * (n_models > 1)}95 % interval"
+    said = _said(found.relative, interval) | {"name": title, "interval_name": name, "reason": reason}
+    return filled(CURVES[f"size_{kind}"], **said)
+
+
+def _kind(interval: tuple[float, float] | None, n_seeds: int) -> str:
     if interval is None:
-        why = f"too few seeds to say ({found.n_pairs})" if found.n_pairs < FEWEST else f"no spread over {seeds}"
-        return f"{title}: {why}; so far it {lies}"
-    sure = "" if interval[0] > 0 or interval[1] < 0 else ", which may be chance"
-    ends = amount(*sorted((1 if relative >= 0 else -1) * end for end in interval))
-    return f"{title} {lies}, {'simultaneous ' * (n_models > 1)}95 % interval {ends}{sure}"
+        return "none"
+    return "open" if n_seeds < FEWEST or interval[0] <= 0 <= interval[1] else "apart"
+
+
+def _said(relative: float, interval: tuple[float, float] | None) -> dict[str, Value]:
+    """Return a relative difference of losses in words, with its sign and as an amount to one side."""
+    write, is_less = Amount.of_share(relative, interval), relative < 0
+    low, high = interval or (relative, relative)
+    amounts = (-high, -low) if is_less else (low, high)
+    return {
+        "change": write(relative),
+        "ends": write(low, high),
+        "amount": write(abs(relative)),
+        "interval": write(*amounts),
+        "side": "better" if is_less else "worse",
+        "place": "below" if is_less else "above",
+    }

@@ -28,9 +28,9 @@ def tokens_optimizers(
     Muon trains the matrices of the blocks, factors of low rank among them; AdamW trains the embedding, positions,
     vectors and read-out, and without Muon everything. Only matrices decay.
     """
-    by_muon = [
-        name for name, parameter in parameters.items() if isinstance(training, Muon) and _in_block(name, parameter)
-    ]
+    matrices = [name for name, parameter in parameters.items() if parameter.ndim == 2]
+    in_blocks = [name for name in matrices if name.startswith("layers.")]
+    by_muon = in_blocks if isinstance(training, Muon) else []
     rest = [parameter for name, parameter in parameters.items() if name not in by_muon]
     adamw_rate = training.adamw_learning_rate if isinstance(training, Muon) else training.learning_rate
     adamw = torch.optim.AdamW(
@@ -102,12 +102,10 @@ def orthogonalized(matrices: Float[Tensor, "n rows columns"], group: Mapping[str
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=group["eps"])
     for _ in range(group["ns_steps"]):
         gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return (x.mT if tall else x).to(matrices.dtype)
-
-
-def _in_block(name: str, parameter: nn.Parameter) -> bool:
-    return name.startswith("layers.") and parameter.ndim == 2
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, polynomial, x, beta=a)
+    x = x.mT if tall else x
+    return x.to(matrices.dtype)
 
 
 def rate_share(training: TokensTraining, step: int, steps: int) -> float:
