@@ -1,5 +1,7 @@
 """The interface of tasks on tokens: batches of examples, and the functions that find a task's examples.
 
+`open_examples` and `prepare` call the functions that the type of a task names: for a text, those in `text`.
+
 Every batch is a pure function of task, seed and step. `text` supplies batches of a corpus, `synthetic` examples that
 are drawn or listed, including those of the user's own types.
 """

@@ -1,4 +1,6 @@
-"""Results of an x-ray or an ablation of a finished model: scores, findings, patterns, circuits and JSON.
+"""Results of an x-ray or an ablation of a finished model, and of `headway look`: scores, patterns, circuits and JSON.
+
+`XRay` holds the scores and asks `findings` which heads stand out.
 
 Attention patterns are packed to 8 bits, so that a page holds thousands of them. Numpy alone.
 """

@@ -1,5 +1,8 @@
 """Evaluation of a model during and after training; evaluation changes nothing in the model.
 
+The metrics of a text are `eval_loss_nats`, `eval_bits_per_byte` and `text_kept`, the n-gram losses that come with the
+tokens, `entropy_nats` where it is known, and `repetition` of generated text.
+
 * `Judge` measures the evaluation loss and the run metrics of plugins.
 * `SyntheticJudge` evaluates a task whose answers are known: the share of right answers, and whether the task is solved.
   A value beyond the best possible one is a defect and fails the run.
