@@ -6,8 +6,9 @@ own repeats, and on repeated tokens that are drawn from the text.
 
 `heads/untrained.py` measures the trace of each batch, and beside it 16 traces in which the weights of every head are
 drawn anew and read the same stream (`models/redraw.py`, or `hf/redraw.py` for a model of transformers). Metrics of
-repetition are measured in the same way on repeated tokens, and metrics of weights on the redrawn weights. `XRay.findings` in `heads/results.py` says what
-stands out: `heads/findings.py` computes the chance of each value under the re-initialised heads.
+repetition are measured in the same way on repeated tokens, and metrics of weights on the redrawn weights.
+`XRay.findings` in `heads/results.py` says what stands out: `heads/findings.py` computes the chance of each value under
+the re-initialised heads.
 
 `read_pairs` reads the sources and targets of a model with an encoder and a decoder, line by line from two files.
 

@@ -48,24 +48,21 @@ def learning(material: ReportData) -> Figure | None:
     rows = [row for arm in material.arms for row in _rows_learning(arm)]
     if not rows:
         return None
-    scale, unit = (1e6, "millions") if max(row["x"] for row in rows) >= 1e6 else (1e3, "thousands")
-    rows = [{**row, "x": row["x"] / scale} for row in rows]
     last = {row["arm"]: row["step"] for row in rows}
     late = [row for row in rows if row["step"] >= LATE * last[row["arm"]]]
-    zooms = len(late) > len(last)  # a curve, and not a point
     columns = _columns(material)
     several = len(columns) > 1
     width = (WIDTH - 60) // len(columns) - 62 if several else (WIDTH - 60) // 2 - 20
     whole = _ends(rows, values(material).values())
     style = keyed("what", _styles(material, whole), nested=False)
-    x = Axis("x", f"training tokens ({unit})", scale={"nice": False}, ticks={"tickCount": 6})
+    x = Axis("x", "training tokens", scale={"nice": False}, ticks={"tickCount": 6, "format": "~s"})
     # Vega-Lite warns of a zero on a logarithmic axis, even of one that is refused.
     y = Axis("loss_nats", "evaluation loss (nats)", domain=whole, log=True, ticks={"tickCount": 5, "minExtent": 34})
     panels = [
         panel(_curves(material, rows, arms, x, y, style), width, 230 if several else 260, group)
         for group, arms in columns.items()
     ]
-    if zooms:
+    if len(late) > len(last):  # a curve, and not a point
         x, y = replace(x, scale={"nice": False, "zero": False}), replace(y, domain=_near(late), log=False)
         panels += [panel(_curves(material, late, arms, x, y, style), width, 260, ENLARGED) for arms in columns.values()]
     return Figure(
