@@ -14,10 +14,10 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 405_190,
-    "code lines": 38_837,
+    "tokens": 405_141,
+    "code lines": 38_834,
     "dense modules": 75,
-    "functions above 400 tokens": 16,
+    "functions above 400 tokens": 15,
     "comprehensions in 1,000 lines": 72,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 48,
