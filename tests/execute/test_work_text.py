@@ -265,8 +265,6 @@ def test_arms_are_timed_unasked_only_where_that_takes_little(tmp_path):
     long = [trained_for(run, 240.0, 10.0) for run in fresh]
     assert timed(tmp_path / "results", long, fail)[0] == "timing falling alone"
     assert timed(tmp_path / "results", short, fail, asked=True)[0] == "timing falling alone"
-    slow = [trained_for(run, 240.0, 0.5) for run in fresh]
-    assert "about 32 s" in timed(tmp_path / "results", slow, fail)[0]
 
 
 def test_arms_that_were_timed_on_another_machine_are_timed_again_only_when_asked(tmp_path):
