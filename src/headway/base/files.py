@@ -515,6 +515,8 @@ def plain(value: Any) -> Any:
         >>> plain({"w": np.array([0.5, np.nan]), "n": np.int64(3)})
         {'w': [0.5, None], 'n': 3}
     """
+    if value is None or isinstance(value, str | int):  # most values
+        return value
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if hasattr(value, "tolist"):  # numpy's, which this module does not load: threads are set before it is

@@ -189,7 +189,7 @@ class Experiment:
         """The logging settings of runs, and the steps at which they keep their weights."""
         return self.document.logging
 
-    @property
+    @cached_property
     def primary(self) -> str:
         """The metric by which arms are compared."""
         runs = [arm.resolved_spec for arm in self.arms]

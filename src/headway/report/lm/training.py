@@ -55,7 +55,7 @@ def learning(material: ReportData) -> Figure | None:
     width = (WIDTH - 60) // len(columns) - 62 if several else (WIDTH - 60) // 2 - 20
     whole = _ends(rows, values(material).values())
     style = keyed("what", _styles(material, whole), nested=False)
-    x = Axis("x", "training tokens", scale={"nice": False}, ticks={"tickCount": 6, "format": "~s"})
+    x = Axis("x", "training tokens", scale={"nice": False, "zero": False}, ticks={"tickCount": 6, "format": "~s"})
     # Vega-Lite warns of a zero on a logarithmic axis, even of one that is refused.
     y = Axis("loss_nats", "evaluation loss (nats)", domain=whole, log=True, ticks={"tickCount": 5, "minExtent": 34})
     panels = [
@@ -63,7 +63,7 @@ def learning(material: ReportData) -> Figure | None:
         for group, arms in columns.items()
     ]
     if len(late) > len(last):  # a curve, and not a point
-        x, y = replace(x, scale={"nice": False, "zero": False}), replace(y, domain=_near(late), log=False)
+        y = replace(y, domain=_near(late), log=False)
         panels += [panel(_curves(material, late, arms, x, y, style), width, 260, ENLARGED) for arms in columns.values()]
     return Figure(
         name="learning",

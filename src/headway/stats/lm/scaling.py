@@ -153,17 +153,17 @@ def _profiles(
     form: str, b: Float[np.ndarray, "#draw b"], totals: Array, losses: Float[np.ndarray, "draw point"]
 ) -> tuple[Float[np.ndarray, "draw b"], ...]:
     """Return, for each of many losses and values of b, the best a and c, and the residual sum of squares."""
-    decay = np.exp(-b[:, :, None] * totals)
-    centred, rest = decay - decay.mean(axis=2, keepdims=True), losses - losses.mean(axis=1, keepdims=True)
+    # Points come first: sums over a short last axis take several times as long.
+    decay, points = np.exp(-b * totals[:, None, None]), losses.T[:, :, None]
+    centred, rest = decay - decay.mean(axis=0), points - points.mean(axis=0)
     if form == PUBLISHED_FORM:
         a = np.ones((len(losses), b.shape[1]))
     else:
-        spread = np.broadcast_to((centred**2).sum(axis=2), (len(losses), b.shape[1]))
-        product = (centred * rest[:, None, :]).sum(axis=2)
+        spread = np.broadcast_to((centred**2).sum(axis=0), (len(losses), b.shape[1]))
+        product = (centred * rest).sum(axis=0)
         a = np.divide(product, spread, out=np.zeros_like(product), where=spread > 0)
-    c = losses.mean(axis=1, keepdims=True) - a * decay.mean(axis=2)
-    residuals = rest[:, None, :] - a[:, :, None] * centred
-    return a, c, (residuals**2).sum(axis=2)
+    c = points.mean(axis=0) - a * decay.mean(axis=0)
+    return a, c, ((rest - a * centred) ** 2).sum(axis=0)
 
 
 def limit(form: str, totals: np.ndarray, losses: np.ndarray) -> Curve:
