@@ -54,8 +54,7 @@ below a tenth of these sizes.
 def largest_size(path: Path) -> int:
     """Return the largest size of a file in a results directory, by its name."""
     # A training command may write a checkpoint of any name, which is only hashed.
-    is_checkpoint = path.suffix == ".safetensors" or "command" in path.parts[:-1]
-    return _LARGEST_ARRAYS if is_checkpoint else _LARGEST_TEXT
+    return _LARGEST_ARRAYS if path.suffix == ".safetensors" or "command" in path.parts[:-1] else _LARGEST_TEXT
 
 
 def is_bare(name: str) -> bool:
