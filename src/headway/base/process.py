@@ -46,34 +46,36 @@ class RunningCommand:
         output: IO[bytes] | None = None,
         environment: Mapping[str, str] | None = None,
     ):
-        # An interrupt reaches the main thread alone: in another one, no process is started and not known.
+        # An interrupt reaches the main thread alone: in another one, no process is started and not known. That thread
+        # exists before it starts one, so that `close` can wait for it.
         self._starter = ThreadPoolExecutor(1)
+        self._starter.submit(int).result()
         self._guard: subprocess.Popen[bytes] | None = None
-        self._started = self._starter.submit(
-            self._start,
-            words,
-            cwd=folder,
-            env={**os.environ, **(environment or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output and subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-    def _start(self, words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(words, **options)
+        self._process: subprocess.Popen[bytes] | None = None
         try:
-            self._guard = subprocess.Popen(
-                ["/bin/sh", "-c", _GUARD, str(process.pid)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+            self._started = self._starter.submit(
+                self._start,
+                words,
+                cwd=folder,
+                env={**os.environ, **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output and subprocess.STDOUT,
                 start_new_session=True,
             )
-        except OSError:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        except BaseException:  # an interrupt
+            self.close()
             raise
+
+    def _start(self, words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        process = self._process = subprocess.Popen(words, **options)
+        self._guard = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARD, str(process.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         return process
 
     def __enter__(self) -> Self:
@@ -97,23 +99,23 @@ class RunningCommand:
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
         """End it with everything that it started, if it has not ended by itself."""
-        if self._started.exception() is None:
-            process = self._started.result()
+        self._starter.shutdown()
+        if process := self._process:
             if process.poll() is None:
                 with contextlib.suppress(*_GONE):
                     os.killpg(process.pid, signal.SIGTERM)
                 with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
                     process.wait(patience_s)
             self._end_group()
+            process.kill()
             process.wait()
-        self._starter.shutdown()
 
     def _end_group(self) -> None:
         """End what the command has started and left, and the guard, which is needed no more."""
         guard, self._guard = self._guard, None
-        if guard is not None:
+        if guard is not None and self._process is not None:
             with contextlib.suppress(*_GONE):
-                os.killpg(self._started.result().pid, signal.SIGKILL)
+                os.killpg(self._process.pid, signal.SIGKILL)
             guard.kill()
             guard.communicate()
 
