@@ -34,10 +34,6 @@ def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted((Path(__file__).parents[1] / "experiments").glob("*.yaml"))}
 
 
-_VALUE = 10
-"""The characters that a value counts beside its own."""
-
-
 class _Loader(Composer, yaml.CSafeLoader):
     """A safe loader with the YAML 1.2 core schema instead of YAML 1.1's, and limits that aliases count against.
 
@@ -63,7 +59,7 @@ class _Loader(Composer, yaml.CSafeLoader):
             self._count(self._sizes[id(node)], line)
             return node
         before = self._size
-        self._count(_VALUE + len(getattr(event, "value", "")), line)
+        self._count(10 + len(getattr(event, "value", "")), line)
         self._depth += 1
         if self._depth > DEEPEST:
             raise DeclarationError(
@@ -80,7 +76,7 @@ class _Loader(Composer, yaml.CSafeLoader):
         if self._size > MOST_CHARACTERS:
             raise DeclarationError(
                 f"line {line}: with aliases written out, the file has more than {MOST_CHARACTERS:,} characters up to "
-                f"here (a value counts {_VALUE} more); leave some out (an experiment has a few thousand)"
+                "here (a value counts ten more); leave some out (an experiment has a few thousand)"
             )
 
     def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:
