@@ -98,7 +98,7 @@ def test_an_interrupt_while_a_run_is_started_leaves_no_process(tmp_path, monkeyp
         begun.append(popen(*words, **options))
         signal.raise_signal(signal.SIGINT)
         time.sleep(0.2)
-        return begun[0]
+        return begun[-1]
 
     monkeypatch.setattr(subprocess, "Popen", interrupted)
     candidate = Candidate.typed("wider", f'{PYTHON} "import time; time.sleep(60)" {{seed}}', tmp_path)
