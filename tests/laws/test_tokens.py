@@ -14,7 +14,7 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 405_141,
+    "tokens": 405_128,
     "code lines": 38_834,
     "dense modules": 75,
     "functions above 400 tokens": 15,
