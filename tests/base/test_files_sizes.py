@@ -6,9 +6,9 @@ import os
 import pytest
 from faults.damager import STORED_FILES
 
-from headway.base.files import NotOrdinary, checked, kept_json, largest_size, ordinary, read_bytes
+from headway.base.files import LARGEST_FILES, NotOrdinary, checked, kept_json, largest_size, ordinary, read_bytes
 
-NAMES = ["name", "name.json", "name.safetensors"]
+NAMES = [*(f"name{suffix}" for suffix in LARGEST_FILES), "name"]
 
 
 def sparse(path, size):
@@ -39,5 +39,5 @@ def test_a_file_that_the_user_names_has_the_limits_of_its_reader(tmp_path):
 
 
 def test_every_name_has_a_largest_size(tmp_path):
-    assert largest_size(tmp_path / "weights.safetensors") > largest_size(tmp_path / "log.txt")
+    assert largest_size(tmp_path / "results.json") > largest_size(tmp_path / "log.txt")
     assert all(largest_size(tmp_path / kind.pattern) > 0 for kind in STORED_FILES)

@@ -43,8 +43,8 @@ class NotOrdinary(OSError):
     """A path to be read that is a directory, a pipe, a device, a link in a results directory, or far too large."""
 
 
-_LARGEST_TEXT, _LARGEST_ARRAYS = 1 << 30, 1 << 36
-"""The largest sizes in bytes of a file that is read in a results directory: of text, and of arrays or a checkpoint.
+LARGEST_FILES = {".jsonl": 30, ".json": 29, ".yaml": 26, ".py": 24, ".html": 29, ".safetensors": 36}
+"""The largest size of each kind of file that is read in a results directory, in bytes as a power of two.
 
 A directory may come from anybody, and a sparse file of any length takes no room on a disk. Headway's own files stay
 below a tenth of these sizes.
@@ -54,7 +54,7 @@ below a tenth of these sizes.
 def largest_size(path: Path) -> int:
     """Return the largest size of a file in a results directory, by its name."""
     # A training command may write a checkpoint of any name, which is only hashed.
-    return _LARGEST_ARRAYS if path.suffix == ".safetensors" or "command" in path.parts[:-1] else _LARGEST_TEXT
+    return 1 << (36 if "command" in path.parts[:-1] else LARGEST_FILES.get(path.suffix, 28))
 
 
 def is_bare(name: str) -> bool:
@@ -363,7 +363,7 @@ def ordinary(path: Path, *, buffering: int = -1, links: bool = False) -> IO[byte
     """Open an ordinary file for reading.
 
     A named pipe is refused: without a writer, reading it would never end. A file in a results directory that exceeds
-    `largest_size` is refused too: it would fill the memory.
+    its size in `LARGEST_FILES` is refused too: it would fill the memory.
 
     Args:
         path: the path of the file.
@@ -514,7 +514,7 @@ def plain(value: Any) -> Any:
         >>> plain({"w": np.array([0.5, np.nan]), "n": np.int64(3)})
         {'w': [0.5, None], 'n': 3}
     """
-    if value is None or isinstance(value, str | int):  # most values
+    if isinstance(value, str | int | None):  # most values
         return value
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}

@@ -107,7 +107,8 @@ class RunningCommand:
                 with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
                     process.wait(patience_s)
             self._end_group()
-            process.kill()
+            if process.poll() is None:  # its guard did not start
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def _end_group(self) -> None:

@@ -85,12 +85,14 @@ def _promises(task: Any) -> Iterator[str]:
         return
     for name, promised, advice in (
         ("best_possible", lambda: task.best_possible(_ANY_MODEL), 'measured metrics, such as {"accuracy": 0.75}'),
-        ("by_chance", lambda: {"accuracy": task.by_chance() or 0.0}, "a share from 0 to 1, or None"),
+        ("by_chance", lambda: {"accuracy": task.by_chance()}, "a share from 0 to 1, or None"),
     ):
         try:
             bounds = promised()
         except Exception as error:  # noqa: BLE001 - whatever a type of the user's raises is told
             yield f"{name} raised {raised(error)}; let it give {advice}"
+            continue
+        if name == "by_chance" and bounds == {"accuracy": None}:
             continue
         if not isinstance(bounds, Mapping) or not all(_is_bound(*bound) for bound in bounds.items()):
             yield f"{name} gave {shortened(repr(bounds))}; let it give {advice}"
@@ -98,7 +100,7 @@ def _promises(task: Any) -> Iterator[str]:
 
 def _is_bound(metric: str, value: Any) -> bool:
     """Return whether a metric can have a value as its best."""
-    if metric not in METRICS or not isinstance(value, int | float):
+    if metric not in METRICS or METRICS[metric].better is None or not isinstance(value, int | float):
         return False
     return 0 <= value <= 1 if metric == "accuracy" else math.isfinite(value)
 

@@ -117,12 +117,7 @@ class SignalHandler:
         """Listen in the block, to signals that are not ignored; only a main thread can."""
         asked = SIGNALS if threading.current_thread() is threading.main_thread() else ()
         others = (signal.SIG_DFL, signal.default_int_handler)  # a notebook's own way is left as it is
-        handlers = {number: signal.getsignal(number) for number in asked}
-        former = {
-            number: handler
-            for number, handler in handlers.items()
-            if handler in others or isinstance(getattr(handler, "__self__", None), SignalHandler)
-        }
+        former = {number: now for number in asked if (now := signal.getsignal(number)) in others or _is_ours(now)}
         for number in former:
             signal.signal(number, self._hear)
         try:
@@ -140,3 +135,8 @@ class SignalHandler:
             self.impatient += 1
         else:
             raise KeyboardInterrupt(number)
+
+
+def _is_ours(handler: object) -> bool:
+    """Return whether a signal's handler is another `SignalHandler`, around this one."""
+    return isinstance(getattr(handler, "__self__", None), SignalHandler)
