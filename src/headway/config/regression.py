@@ -356,12 +356,12 @@ class IclRun(RunSpec):
     @cached_property
     def budget(self) -> Budget:
         """The cost of this run."""
-        n_states = 4 if isinstance(self.training, _Adaptive) else 2
+        parameters = parameters_by_part(self.task, self.model)
         return Budget(
-            parameters=parameters_by_part(self.task, self.model),
+            parameters=parameters,
             flops_per_example=forward_flops(self.task, self.model),
             tokens_per_example=self.task.n_pairs + 1,
-            state_bytes=4 * n_states * sum(parameters_by_part(self.task, self.model).values()),
+            state_bytes=4 * (4 if isinstance(self.training, _Adaptive) else 2) * sum(parameters.values()),
             example_bytes=_prompt_bytes(self.task),
             batch_size=self.training.batch_size,
             judging_bytes=judging_bytes(self.task, self.evaluation),

@@ -17,8 +17,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import logsumexp
+
+from headway.stats.simultaneous import root
 
 Differences = Sequence[float] | np.ndarray
 
@@ -125,7 +126,7 @@ def bound(n: int, level: float) -> float:
 
     if n < fewest_pairs(level) or excess(most) < 0:
         return math.inf
-    return float(brentq(excess, -most, most))
+    return root(excess, -most, most)
 
 
 def interval(differences: Differences, level: float = 0.05) -> tuple[float, float] | None:

@@ -54,10 +54,6 @@ def _position(masked: MaskedAttention) -> Number:
     return -torch.where(masked.counted[:, None], overlap, 0).sum() / texts
 
 
-def _output(masked: MaskedAttention) -> Number:
-    return -units(masked.contexts).mean(1).square().sum() / n_rows(masked)
-
-
 def _orthogonality(masked: MaskedAttention) -> Number:
     contexts = units(masked.contexts)
     own = torch.eye(masked.n_heads, device=contexts.device, dtype=contexts.dtype)
@@ -87,7 +83,7 @@ def _between_heads(pairs: Pairs) -> Number:
 _FUNCTIONS: dict[str, Callable[[MaskedAttention], Number]] = {
     "disagreement_subspace": _subspace,
     "disagreement_position": _position,
-    "disagreement_output": _output,
+    "disagreement_output": lambda masked: -units(masked.contexts).mean(1).square().sum() / n_rows(masked),
     "orthogonality": _orthogonality,
     "output_dissimilarity": _output_dissimilarity,
     "query_cka": lambda masked: _between_heads(cka(gram(masked.queries, masked.counted.flatten()))),

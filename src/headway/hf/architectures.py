@@ -503,14 +503,6 @@ def _write_mistral(model: TransformerModel) -> dict[str, Any]:
     return {**config, "sliding_window": model.window(0)}
 
 
-def _read_headway(config: Config) -> TransformerModel:
-    return declared(config, config["family"])
-
-
-def _write_headway(model: TransformerModel) -> dict[str, Any]:
-    return {"family": getattr(model, "family", None), **describe(model)}
-
-
 ARCHITECTURES: dict[str, Architecture] = {
     "gpt_neo": Architecture(
         loaded_as="GPTNeoForCausalLM", table=NAMES["gpt_neo"], read=_read_gpt_neo, write=_write_gpt_neo
@@ -520,6 +512,11 @@ ARCHITECTURES: dict[str, Architecture] = {
     "mistral": Architecture(
         loaded_as="MistralForCausalLM", table=NAMES["llama"], read=_read_mistral, write=_write_mistral
     ),
-    "headway": Architecture(loaded_as="HeadwayForCausalLM", table=None, read=_read_headway, write=_write_headway),
+    "headway": Architecture(
+        loaded_as="HeadwayForCausalLM",
+        table=None,
+        read=lambda config: declared(config, config["family"]),
+        write=lambda model: {"family": getattr(model, "family", None), **describe(model)},
+    ),
 }
 """The architectures by `model_type`."""

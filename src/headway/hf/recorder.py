@@ -360,10 +360,8 @@ def recorded_pass(model: PreTrainedModel, given: dict[str, Any]) -> tuple[Trace,
     for each in recorded.attentions:
         mask = masks[each.kind]
         # A mask may belong to other queries.
-        if mask is not None and mask.shape == (each.q.shape[0], each.q.shape[2]):
-            attentions.append(replace(each, rows=mask.bool()))
-        else:
-            attentions.append(each)
+        rows = mask.bool() if mask is not None and mask.shape == (each.q.shape[0], each.q.shape[2]) else None
+        attentions.append(replace(each, rows=rows))
     return Trace(attentions=tuple(attentions)), recorded
 
 

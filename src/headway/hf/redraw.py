@@ -134,7 +134,7 @@ def _part(
     given = vectors[:1, :, :_POSITIONS].double()
     if made.shape != given.shape:
         return part
-    is_equal = bool(given.any()) and bool((made - given).norm() <= _ALIKE * given.norm())
+    is_equal = bool(given.any() and (made - given).norm() <= _ALIKE * given.norm())
     return replace(part, is_plain=is_equal if name == "v" else _as_long(made, given))
 
 

@@ -180,8 +180,8 @@ def _entry(
 def _several_rates(experiment: Experiment, runs: RunsOfArm) -> dict[str, dict[str, RateMean]]:
     own = [arm for arm in experiment.arms if arm.control is None]
     trained = [arm for arm in own if hasattr(arm.resolved_spec.training, "learning_rate")]
-    of_arms = {arm.name: _rates(arm, experiment, runs) for arm in trained}
-    return {name: of_arm for name, of_arm in of_arms.items() if len(of_arm) > 1}
+    of_arms = ((arm.name, _rates(arm, experiment, runs)) for arm in trained)
+    return {name: of_arm for name, of_arm in of_arms if len(of_arm) > 1}
 
 
 def _rates(arm: Arm, experiment: Experiment, runs: RunsOfArm) -> dict[str, RateMean]:

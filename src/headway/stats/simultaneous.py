@@ -145,7 +145,7 @@ def _sobol_points(dimensions: int) -> np.ndarray:
     points = shift[None]
     for direction in scrambled.T[:_POINTS]:
         points = np.concatenate([points, points ^ direction])
-    return points * 2.0**-_BITS
+    return points / 2**_BITS
 
 
 def _directions(dimensions: int) -> np.ndarray:

@@ -247,11 +247,11 @@ def _curves(material: ReportData, fits: Sequence[Fit]) -> Iterator[Statement]:
     published, free_form = PARAMETERS
     for fit in sorted(fits, key=lambda f: (f.control is not None, f.scheme != "descending")):
         if fit.sentence and fit.form == published:
-            same = (f for f in fits if (f.scheme, f.control, f.form) == (fit.scheme, fit.control, free_form))
-            free = [f.against for f in same if f.against]
+            key = fit.scheme, fit.control, free_form
+            free = next((f.against for f in fits if f.against and (f.scheme, f.control, f.form) == key), None)
             other = ""
             if free and len(fit.seeds) > 1:
-                other = FREE.format(comparison=apart_sentence(free[0].relative, free[0].interval, len(fit.seeds)))
+                other = FREE.format(comparison=apart_sentence(free.relative, free.interval, len(fit.seeds)))
             control = "" if fit.control is None else f", under {material.experiment.control_label(fit.control)}"
             sentence = FITTED.format(comparison=capital(fit.sentence), free=other, control=control)
             yield Statement(sentence=sentence, colour=SCHEME_COLOURS[fit.scheme])

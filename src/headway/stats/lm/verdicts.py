@@ -108,8 +108,9 @@ def size_sentence(title: str, found: Difference, interval: tuple[float, float] |
     few = f"too few seeds to say ({found.n_pairs})"
     reason = few if found.n_pairs < FEWEST else f"no spread over {counted(found.n_pairs, 'seed')}"
     name = f"{'simultaneous ' * (n_models > 1)}95 % interval"
-    said = _said(found.relative, interval) | {"name": title, "interval_name": name, "reason": reason}
-    return filled(CURVES[f"size_{kind}"], **said)
+    return filled(
+        CURVES[f"size_{kind}"], **_said(found.relative, interval), name=title, interval_name=name, reason=reason
+    )
 
 
 def _kind(interval: tuple[float, float] | None, n_seeds: int) -> str:
