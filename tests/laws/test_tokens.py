@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 405_128,
-    "code lines": 38_834,
+    "tokens": 405_125,
+    "code lines": 38_832,
     "dense modules": 75,
     "functions above 400 tokens": 15,
     "comprehensions in 1,000 lines": 72,
