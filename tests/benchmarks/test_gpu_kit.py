@@ -189,8 +189,9 @@ def test_the_rest_of_it_runs_on_a_processor_in_the_small(tmp_path):
 
     kit = gpu_pieces.Kit(device=gpu_pieces.torch.device("cpu"), tiny=True, data=tmp_path)
     (tmp_path / "out").mkdir()
+    device = kit.described() | {"threads": 1}  # what --tiny asks of each piece's process
     for piece, cells in ELSEWHERE.items():
-        record = gpu.begun_record(tmp_path / "out", piece, kit.described(), dict.fromkeys(cells, 0.0))
+        record = gpu.begun_record(tmp_path / "out", piece, device, dict.fromkeys(cells, 0.0))
         for cell in record["cells"].values():
             cell |= {"state": "done", "rows": []}
         gpu.write_record(tmp_path / "out", record)
