@@ -18,7 +18,7 @@ Numpy alone.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from itertools import combinations, compress
@@ -152,13 +152,13 @@ def findings(
     ]
     constant = _values(scores, "output_constant_share")
     # A search that cannot speak takes no part of the 5 %.
-    if _several(scores, "output_correlation"):
+    if _several(scores.get("output_correlation")):
         outputs = _of_varying(scores["output_correlation"], constant)
         kinds.append(partial(_alike, outputs, labels, "cosine", lambda _: _ALIKE_OUTPUTS))
-    if _several(scores, "query_cka_centred"):
+    if _several(scores.get("query_cka_centred")):
         queries = scores["query_cka_centred"]
         kinds.append(partial(_alike, queries, labels, "share", lambda pair: pair.untrained + _ALIKE_QUERIES))
-    if _several(scores, "output_share"):
+    if _several(scores.get("output_share")):
         kinds.append(partial(_idle, scores["output_share"], labels))
     if composition is not None:
         varying = _into_varying(composition, constant)
@@ -178,9 +178,9 @@ def _values(scores: Mapping[str, HeadScores], metric: str) -> ByAttention:
     return scores[metric].values if metric in scores else {}
 
 
-def _several(scores: Mapping[str, HeadScores], metric: str) -> bool:
-    """Return whether an attention with several heads has re-initialised ones."""
-    return any(len(_values(scores, metric)[name]) > 1 for name in scores[metric].draws) if metric in scores else False
+def _several(score: HeadScores | None) -> list[str]:
+    """Return the attentions with several heads that were re-initialised."""
+    return [] if score is None else [name for name in score.draws if len(score.values[name]) > 1]
 
 
 def _searched(
@@ -188,8 +188,7 @@ def _searched(
 ) -> Iterator[_Found]:
     """Yield each head or pair of a layer with its chance against the highest of each draw."""
     if drawn is None:
-        yield from (_Found(value=float(v), p=1.0, untrained=np.nan, heads=n) for v, n in zip(value, names, strict=True))
-        return
+        drawn = np.empty((0, len(value)))
     known = np.where(np.isfinite(drawn), drawn, -np.inf)
     highest = known.max(1)
     mean = float(drawn[np.isfinite(drawn)].mean()) if np.isfinite(drawn).any() else np.nan
@@ -236,7 +235,7 @@ def _heads(score: HeadScores, labels: Mapping[str, str], tests: int) -> list[_Fo
         alone = score.by_place.get(name, unknown)
         for at, head in enumerate(_searched(values, drawn, names, "share", tests * len(searched))):
             heads.append(replace(head, low=float(low[at]), high=float(high[at]), by_place=float(alone[at])))
-    return sorted((head for head in heads if np.isfinite(head.value)), key=lambda head: -head.value)
+    return _highest_first(heads)
 
 
 def _found_special(
@@ -306,31 +305,26 @@ def _into_varying(composition: Composition, constant: ByAttention) -> Compositio
 
 def _constant(score: HeadScores, labels: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a result that names the heads with a constant output, which heads that learnt nothing may have, too."""
-    heads = [
-        head
-        for name, share in score.values.items()
-        for head in _searched(share, score.draws.get(name), _named(labels[name], len(share)), "share", 1)
-        if head.value >= _CONSTANT
-    ]
+    heads = [head for head in _heads(score, labels, 1) if head.value >= _CONSTANT]
     if heads:
-        heads.sort(key=lambda head: -head.value)
         named = statement("constant", least=_CONSTANT, heads=_scores(heads))
         yield Finding(about=score.metric, statements=(named, *_beside(heads, "untrained")), found=False)
 
 
 def _pairs(score: HeadScores, labels: Mapping[str, str], scale: Scale, kinds: int) -> list[_Found]:
     """Return every pair of different heads of an attention that was drawn anew, highest first."""
-    searched = [name for name, value in score.values.items() if len(value) > 1 and name in score.draws]
+    searched = _several(score)
     pairs: list[_Found] = []
     for attention in searched:
         value = score.values[attention]
         indices = np.triu_indices(len(value), k=1)
         called = _named(labels[attention], len(value), 2)
-        drawn = score.draws[attention][:, *indices]
-        # Most pairs are far from standing out, and there may be many.
-        pairs += _searched(value[indices], drawn, called, scale, kinds * len(searched))
-    pairs = [pair for pair in pairs if np.isfinite(pair.value)]
-    return sorted(pairs, key=lambda pair: -pair.value)
+        pairs += _searched(value[indices], score.draws[attention][:, *indices], called, scale, kinds * len(searched))
+    return _highest_first(pairs)
+
+
+def _highest_first(found: Iterable[_Found]) -> list[_Found]:
+    return sorted((each for each in found if np.isfinite(each.value)), key=lambda each: -each.value)
 
 
 def _alike(
@@ -350,9 +344,7 @@ def _alike(
 
 def _idle(score: HeadScores, labels: Mapping[str, str], kinds: int) -> Finding | None:
     """Return the heads that add least to the stream, relative to an even share of their layer."""
-    searched = [
-        name for name, values in score.values.items() if len(values) > 1 and np.any(values) and name in score.draws
-    ]
+    searched = [name for name in _several(score) if np.any(score.values[name])]
     heads = []
     for name in searched:
         values, drawn = (

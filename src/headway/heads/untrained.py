@@ -160,11 +160,10 @@ def _with_draws(own: Scores, drawn: Sequence[Scores]) -> Scores:
     """Return scores together with the values of draws, where every draw has one."""
     scores_of_all = {}
     for metric, score in own.items():
-        there = [scores[metric] for scores in drawn if metric in scores]
         scores_of_all[metric] = score
-        if len(there) == len(drawn) and drawn:
+        if drawn and all(metric in scores for scores in drawn):
             stacks = {
-                name: np.stack([np.asarray(other.values[name], np.float32) for other in there])
+                name: np.stack([np.asarray(scores[metric].values[name], np.float32) for scores in drawn])
                 for name, value in score.values.items()
                 if value.ndim < 2 or len(value) <= PAIRS
             }
