@@ -330,13 +330,8 @@ class Ablation(ModelOnText):
         """The rank correlation of each estimate with the exact effects, by kind of ablation; NaN for a single head."""
         found = {}
         for kind in KINDS:
-            estimates = {
-                "michel": np.concatenate(self.michel),
-                "first-order": self.first_order[kind].flat(),
-                "integrated": self.integrated[kind].flat(),
-            }
             exact = self.exact.single[kind].flat()
-            found[kind] = {name: rank_correlation(estimate, exact) for name, estimate in estimates.items()}
+            found[kind] = {name: rank_correlation(each, exact) for name, each in estimates_of(self, kind).items()}
         return found
 
     @cached_property
@@ -426,6 +421,15 @@ class Ablation(ModelOnText):
             for at, entry in enumerate(entries):
                 entry[kind] = {name: five_digits(found[at]) for name, found in values.items()}
         return entries
+
+
+def estimates_of(found: Ablation, kind: Kind) -> dict[str, Float[np.ndarray, " heads"]]:
+    """Return the estimates of every head's effect, by method."""
+    return {
+        "michel": np.concatenate(found.michel),
+        "first-order": found.first_order[kind].flat(),
+        "integrated": found.integrated[kind].flat(),
+    }
 
 
 def effect_scores(

@@ -8,7 +8,7 @@ Attention patterns are packed to 8 bits, so that a page holds thousands of them.
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -133,6 +133,12 @@ class ModelOnText:
                 for attention in self.attentions
             ],
         }
+
+
+def attentions_by_label(found: ModelOnText) -> dict[str, AttentionHeads]:
+    """Return each attention by its label, in the order of figures."""
+    of = {attention.name: attention for attention in found.attentions}
+    return {label: of[name] for name, label in found.labels.items()}
 
 
 SCHEMA = 1
@@ -395,7 +401,7 @@ class ModelView:
     """
 
     name: str
-    found: ModelOnText
+    found: XRay
     words: Mapping[int, str]
     sequences: tuple[ShownSequence, ...]
     patterns: Mapping[tuple[str, int], PackedPatterns]
@@ -406,7 +412,7 @@ class ModelView:
     run: Path | None = None
     kept: tuple[KeptStep, ...] = ()
     decodes: bool = False
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 def chosen_heads(asked: str | None, labels: Mapping[str, str], n_heads: Mapping[str, int]) -> dict[str, list[int]]:

@@ -17,6 +17,7 @@ from headway.causal.ablation_result import (
     MATTERS,
     Ablation,
     Faithfulness,
+    estimates_of,
     random_circuits_said,
     share_that_is_told,
     told_heads,
@@ -68,7 +69,7 @@ def heads(found: Ablation) -> Table:
 
 def _mattering(found: Ablation, kind: Kind) -> str:
     effects = found.exact.single[kind]
-    return "–" if np.isnan(_joined(effects.corrected_interval())).all() else str(len(beyond(effects, MATTERS)))
+    return "–" if np.isnan(np.concatenate(effects.corrected_interval())).all() else str(len(beyond(effects, MATTERS)))
 
 
 def percent(value: float) -> str:
@@ -185,7 +186,7 @@ def head_intervals(found: Ablation) -> Figure:
     names = [named(head) for head, _ in single["mean"].heads()]
     panels = {
         WAYS[kind]: np.column_stack(
-            [single[kind].flat(), _joined(single[kind].interval()), _joined(single[kind].corrected_interval())]
+            [single[kind].flat(), *map(np.concatenate, (single[kind].interval(), single[kind].corrected_interval()))]
         )
         for kind in KINDS
     }
@@ -233,10 +234,6 @@ def pair_intervals(found: Ablation) -> Figure | None:
     )
 
 
-def _joined(of_layers: Sequence[np.ndarray]) -> np.ndarray:
-    return np.concatenate([*of_layers, np.zeros((0, 2))])
-
-
 ESTIMATES = {
     "michel": "importance (Michel et al.)",
     "first-order": "first-order estimate",
@@ -251,16 +248,11 @@ def estimates(found: Ablation) -> Figure | None:
     if len(exact["zero"]) < 2:
         return None
     names = [named(head) for head, _ in found.exact.single["zero"].heads()]
-    michel = np.concatenate([*found.michel, np.zeros(0)])
     panels = []
-    for name, said in ESTIMATES.items():
+    for name in ESTIMATES:
         for kind in KINDS:
-            of = {"michel": michel, "first-order": found.first_order[kind].flat()}
-            values = of.get(name, found.integrated[kind].flat())
-            title = _title(found, kind, name)
-            panels.append(
-                _panel_estimates(names, exact[kind], values, said, title, diagonal=name != "michel"),
-            )
+            values = estimates_of(found, kind)[name]
+            panels.append(_panel_estimates(names, exact[kind], values, name, _title(found, kind, name)))
     return Figure(
         name="estimates",
         part="Estimates",
@@ -281,17 +273,15 @@ def _title(found: Ablation, kind: Kind, name: str) -> str:
     return f"{WAYS[kind]}: rank correlation {decimal(rank)}{of_sizes}"
 
 
-def _panel_estimates(
-    names: list[str], exact: np.ndarray, values: np.ndarray, said: str, title: str, *, diagonal: bool
-) -> Any:
+def _panel_estimates(names: list[str], exact: np.ndarray, values: np.ndarray, method: str, title: str) -> Any:
     rows = [{"head": n, "exact": e, "estimate": v} for n, e, v in zip(names, exact, values, strict=True)]
     across, up = ends(exact.tolist(), beside=0.06), ends(values.tolist(), beside=0.06)
     few = {"tickCount": 4, "format": "~r", "grid": True}
-    x, y = Axis("exact", "exact", domain=across, ticks=few), Axis("estimate", said, domain=up, ticks=few)
+    x, y = Axis("exact", "exact", domain=across, ticks=few), Axis("estimate", ESTIMATES[method], domain=up, ticks=few)
     shown: list[Hint] = ["head:N", ("exact:Q", ".3~g"), ("estimate:Q", ".3~g")]
     layers = points_with_intervals(rows, x, y, ARM_COLOURS[0], size=34, opacity=0.75, shown=shown)
     low, high = max(across[0], up[0]), min(across[1], up[1])
-    if diagonal and low < high:
+    if method != "michel" and low < high:
         line = [{"exact": at, "estimate": at} for at in (low, high)]
         layers = line_bands(line, x, y, QUIET, spread=None, strokeDash=[4, 3], strokeWidth=1) + layers
     return panel(layers, _WIDE, _HIGH, {"text": title, "fontSize": 12, "fontWeight": "normal"})

@@ -21,7 +21,15 @@ from headway.base.text import escape_controls
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
 from headway.heads.findings import COMPOSITIONS, FAMILY_WISE, Finding
-from headway.heads.results import AttendedPair, Circuits, Head, ModelView, PackedPatterns, XRay
+from headway.heads.results import (
+    AttendedPair,
+    AttentionHeads,
+    Circuits,
+    Head,
+    ModelView,
+    PackedPatterns,
+    attentions_by_label,
+)
 from headway.heads.scores import DECLARED, Composition, HeadScores, five_digits
 from headway.report.charts.atlas import LEFT_OUT, of_heads
 from headway.report.charts.figure import HEAD_COLOURS
@@ -89,8 +97,7 @@ def trajectory(folder: Path | None, most: int = MOST) -> tuple[Moments, int]:
         return {}, 0
     run = Run.open(folder)
     steps = run.head_steps()
-    kept = thinned(steps, most) if steps else []
-    return {steps[at]: scores_at(run, steps[at]) for at in kept}, len(steps)
+    return {steps[at]: scores_at(run, steps[at]) for at in thinned(steps, most)}, len(steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,10 +130,9 @@ class ShownModel:
     n_probed: int
 
     @cached_property
-    def rows(self) -> list[tuple[str, str, int]]:
-        """Each attention in the order of the page: its name, its label, and its number of heads."""
-        n_heads = {attention.name: attention.n_heads for attention in self.view.found.attentions}
-        return [(name, label, n_heads[name]) for name, label in self.view.found.labels.items()]
+    def rows(self) -> list[AttentionHeads]:
+        """The attentions in the order of the page."""
+        return list(attentions_by_label(self.view.found).values())
 
     @cached_property
     def moments(self) -> list[Mapping[str, HeadScores]]:
@@ -140,16 +146,16 @@ class ShownModel:
     def untrained(self, metric: str) -> np.ndarray:
         """Return the mean and spread of untrained heads on the same stream (2, head)."""
         score = self.view.found.scores.get(metric)
-        return np.concatenate([_drawn(score, name, n) for name, _, n in self.rows], axis=1)
+        return np.concatenate([_drawn(score, row.name, row.n_heads) for row in self.rows], axis=1)
 
     def _scored(self, score: HeadScores | None) -> np.ndarray:
         values, nulls = ({}, {}) if score is None else (score.per_head(), score.null)
-        of_rows = [[of_heads(found.get(name), n) for found in (values, nulls)] for name, _, n in self.rows]
+        of_rows = [[of_heads(found.get(row.name), row.n_heads) for found in (values, nulls)] for row in self.rows]
         return np.concatenate(of_rows, axis=1)
 
     def pairs(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
         """A metric of pairs, (head, head) of each row after the other."""
-        every = [np.broadcast_to(values.get(name, np.array(np.nan)), (n, n)) for name, _, n in self.rows]
+        every = [np.broadcast_to(values.get(row.name, np.array(np.nan)), (row.n_heads,) * 2) for row in self.rows]
         return np.concatenate([pairs.ravel() for pairs in every])
 
 
@@ -185,7 +191,7 @@ def model_data(shown: ShownModel, metrics: Sequence[str], at: int, arrays: Paged
         "pairsFrom": view.pairs_from,
         "circuits": None if view.circuits is None else _circuits(view.circuits, heads, places),
         "noCircuits": view.no_circuits,
-        "composition": _composition(shown),
+        "composition": None if found.composition is None else composed(found.composition, found.labels),
         "kept": list(_kept(shown, places, at, arrays)),
     }
 
@@ -231,26 +237,19 @@ def _kept(shown: ShownModel, places: Mapping[int, int], at: int, arrays: PagedAr
 
 
 def _every(shown: ShownModel) -> list[Head]:
-    return [(name, head) for name, _, n in shown.rows for head in range(n)]
+    return [(row.name, head) for row in shown.rows for head in range(row.n_heads)]
 
 
 def _rows(shown: ShownModel) -> list[Json]:
-    of = {attention.name: attention for attention in shown.view.found.attentions}
     return [
-        {"label": label, "n": n, "kind": of[name].kind, "width": of[name].d_head, "kv": list(of[name].kv_of)}
-        for name, label, n in shown.rows
+        {"label": label, "n": row.n_heads, "kind": row.kind, "width": row.d_head, "kv": list(row.kv_of)}
+        for label, row in attentions_by_label(shown.view.found).items()
     ]
 
 
 def _sequences(shown: ShownModel, places: Mapping[int, int], at: int, arrays: PagedArrays) -> Json:
     sequences = [
-        {
-            "kind": sequence.kind,
-            "tokens": [places[token] for token in sequence.tokens],
-            "begins": sequence.begins,
-            "period": sequence.period,
-        }
-        for sequence in shown.view.sequences
+        {**vars(sequence), "tokens": [places[token] for token in sequence.tokens]} for sequence in shown.view.sequences
     ]
     return {"sequences": sequences, "patterns": _patterns(shown, shown.view.patterns, f"m{at}", arrays)}
 
@@ -260,10 +259,10 @@ def _patterns(
 ) -> Json:
     """Return patterns by row and sequence, with their heads; the weights are arrays whose names begin with a prefix."""
     entries = {}
-    for row, (name, _, _) in enumerate(shown.rows):
+    for at, row in enumerate(shown.rows):
         for number in range(len(shown.view.sequences)):
-            if (packed := patterns.get((name, number))) is not None:
-                key = f"{row}-{number}"
+            if (packed := patterns.get((row.name, number))) is not None:
+                key = f"{at}-{number}"
                 arrays.packed(f"{prefix}-{key}", packed.data)
                 entries[key] = {
                     "heads": list(packed.heads), "q": packed.n_queries, "k": packed.n_keys, "lower": packed.lower,
@@ -284,24 +283,17 @@ def _circuits(found: Circuits, heads: Sequence[Head], places: Mapping[int, int])
     }
 
 
-def _composition(shown: ShownModel) -> Json | None:
-    found = shown.view.found
-    if not isinstance(found, XRay) or found.composition is None:
-        return None
-    return composed(found.composition, found.labels)
-
-
 def _drawn(score: HeadScores | None, name: str, n: int) -> np.ndarray:
     """Mean and spread over the draws of each head; of pairs the mean over a head's others in each draw."""
-    unknown = np.full(n, np.nan)
+    unknown = np.full((2, n), np.nan)
     if score is None or name not in score.draws:
-        return np.stack([unknown if score is None else of_heads(score.untrained.get(name), n), unknown])
+        return unknown
     drawn = np.stack([of_heads(one, n) for one in score.draws[name]])
-    return np.stack([drawn.mean(0), drawn.std(0, ddof=1) if len(drawn) > 1 else unknown])
+    return np.stack([drawn.mean(0), drawn.std(0, ddof=1) if len(drawn) > 1 else unknown[0]])
 
 
 def _pairs_fit(shown: ShownModel, n_metrics: int) -> bool:
-    size = 16 / 3 * n_metrics * sum(n * n for _, _, n in shown.rows) * len(shown.moments)
+    size = 16 / 3 * n_metrics * sum(row.n_heads**2 for row in shown.rows) * len(shown.moments)
     return size <= _PAIRS_WHILE_TRAINING
 
 

@@ -13,7 +13,7 @@ from headway.base.text import capital, decimal, join, number
 from headway.config.head_metrics import REPEATED
 from headway.config.metrics import metric_name
 from headway.heads.findings import COMPOSITIONS
-from headway.heads.results import XRay
+from headway.heads.results import AttentionHeads, XRay, attentions_by_label
 from headway.heads.scores import Composition, HeadScores, head_names, of_pairs, row_labels
 from headway.report.charts.atlas import LEFT_OUT, atlas
 from headway.report.charts.figure import QUIET, WIDTH, Figure, grid, panel
@@ -176,12 +176,11 @@ def layers(xray: XRay) -> Table:
     """A row per attention: means over its heads, and its highest heads."""
     means = {metric: said for metric, said in MEANS.items() if metric in xray.scores}
     tops = {metric: said for metric, said in TOPS.items() if metric in xray.scores}
-    of = {attention.name: attention for attention in xray.attentions}
     rows = []
-    for name, label in xray.labels.items():
-        here = of[name]
+    for label, here in attentions_by_label(xray).items():
         kv = f":{here.n_kv_heads}" if here.n_kv_heads != here.n_heads else ""
-        cells = [_mean(xray, metric, name) for metric in means] + [_top(xray, metric, name) for metric in tops]
+        cells = [_mean(xray.scores[metric], here) for metric in means]
+        cells += [_top(xray.scores[metric], here.name) for metric in tops]
         rows.append(Row(cells=(label, f"{here.n_heads}{kv}x{here.d_head}", *cells)))
     caption = (
         "The column “heads” gives the numbers of query heads and KV heads (if fewer), and the head dimension. Other "
@@ -201,11 +200,11 @@ def heads(xray: XRay) -> Table:
         Row(
             cells=(
                 called,
-                *(number(float(values[name][head]), 3) if name in values else "–" for values in shown.values()),
+                *(number(float(of[here.name][head]), 3) if here.name in of else "–" for of in shown.values()),
             )
         )
-        for name, label in xray.labels.items()
-        for head, called in enumerate(head_names(label, _n_heads(xray, name)))
+        for label, here in attentions_by_label(xray).items()
+        for head, called in enumerate(head_names(label, here.n_heads))
     ]
     hints = {metric_name(metric): xray.scores[metric].declared.sentence for metric in shown}
     return Table(columns=("", *map(metric_name, shown)), rows=rows, hints=hints)
@@ -255,18 +254,13 @@ def figures(xray: XRay) -> tuple[Figure, ...]:
     return tuple(filter(None, every))
 
 
-def _n_heads(xray: XRay, name: str) -> int:
-    return next(attention.n_heads for attention in xray.attentions if attention.name == name)
-
-
-def _mean(xray: XRay, metric: str, name: str) -> str:
-    score = xray.scores[metric]
-    if score.declared.of == "pair" and _n_heads(xray, name) == 1:
+def _mean(score: HeadScores, here: AttentionHeads) -> str:
+    if score.declared.of == "pair" and here.n_heads == 1:
         return "one head only"
-    value = score.per_layer().get(name, np.nan)
+    value = score.per_layer().get(here.name, np.nan)
     if not np.isfinite(value):
         return "–"
-    untrained = float(of_pairs(np.asarray(score.untrained.get(name, np.nan))).mean())
+    untrained = float(of_pairs(np.asarray(score.untrained.get(here.name, np.nan))).mean())
     beside = f" ({_number(score, untrained)})" if np.isfinite(untrained) else ""
     return _number(score, value) + beside
 
@@ -275,10 +269,10 @@ def _number(score: HeadScores, value: float) -> str:
     return f"{value:.3f}".replace("-", "−") if "to 1" in score.declared.unit else number(value, 3)
 
 
-def _top(xray: XRay, metric: str, name: str) -> str:
-    values = xray.scores[metric].values.get(name)
+def _top(score: HeadScores, name: str) -> str:
+    values = score.values.get(name)
     if values is None or not np.isfinite(values).any():
-        return "window too short" if metric in REPEATED and values is not None else "–"
+        return "window too short" if score.metric in REPEATED and values is not None else "–"
     head = int(np.nanargmax(values))
     return f"H{head} {decimal(float(values[head]))}"
 
