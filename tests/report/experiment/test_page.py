@@ -176,7 +176,7 @@ def test_failed_and_unfinished_runs_are_told(directory: Path) -> None:
     assert progress(material).startswith("8 runs: 6 done, 1 failed, 1 not finished")
     text = page(material, ())
     assert "the loss is not finite at step 40" in text
-    assert [arm.seeds for arm in material.arms] == [(0, 1), (0,), (1,), (0, 1)]
+    assert [[run.seed for run in arm.runs] for arm in material.arms] == [[0, 1], [0], [1], [0, 1]]
 
 
 def test_one_arm_alone_has_nothing_to_be_compared_with(directory: Path) -> None:

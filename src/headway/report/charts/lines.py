@@ -131,11 +131,11 @@ def line_bands(
     return layers
 
 
-def keyed_rules(values: Sequence[tuple[str, float]], y: Axis, style: Mapping[str, Any]) -> list[Any]:
-    """A line across the panel for each named reference, in its style of `keyed("what", ...)`."""
+def keyed_rules(values: Sequence[tuple[LineStyle, float]], y: Axis, style: Mapping[str, Any]) -> list[Any]:
+    """A line across the panel for each reference, in its style of `keyed("what", ...)`."""
     if not values:
         return []
-    chart = charted({"what": name, y.column: value} for name, value in values).mark_rule()
+    chart = charted({"what": name, y.column: value} for (name, *_), value in values).mark_rule()
     return [chart.encode(y=y.encoded("y"), **style, tooltip=hints(["what:N", f"{y.column}:Q"]))]
 
 

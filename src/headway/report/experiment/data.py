@@ -82,15 +82,11 @@ def _by_scheme(experiment: Experiment) -> bool:
 
 def _scheme_style(arm: Arm, experiment: Experiment) -> dict[str, object]:
     scheme = arm.resolved_spec.scheme
+    style = {"colour": SCHEME_COLOURS[scheme], "scheme": scheme}
     if arm.group is None:
-        return {"colour": SCHEME_COLOURS[scheme], "scheme": scheme, "dash": NO_GROUP_DASH, "shape": "diamond"}
-    at = list(experiment.document.groups).index(arm.group)
-    return {
-        "colour": SCHEME_COLOURS[scheme],
-        "scheme": scheme,
-        "dash": GROUP_DASHES[at % len(GROUP_DASHES)],
-        "shape": GROUP_SHAPES[at % len(GROUP_SHAPES)],
-    }
+        return {**style, "dash": NO_GROUP_DASH, "shape": "diamond"}
+    at = list(experiment.document.groups).index(arm.group) % len(GROUP_DASHES)
+    return {**style, "dash": GROUP_DASHES[at], "shape": GROUP_SHAPES[at]}
 
 
 Read = TypeVar("Read")
@@ -162,20 +158,18 @@ class ArmResults:
         """The run that is drawn where only one can be."""
         return self.runs[0]
 
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """The seeds that finished."""
-        return tuple(run.seed for run in self.runs)
-
     def final(self, metric: str) -> np.ndarray:
         """A final metric of each seed that has it as one number."""
-        values = [run.metrics.get(metric) for run in self.runs]
-        return np.array([value for value in values if isinstance(value, int | float)], dtype=float)
+        return np.array(list(self.by_seed(metric).values()), dtype=float)
 
     def by_seed(self, metric: str) -> dict[int, float]:
         """A final metric of each seed that has it as one number, by seed."""
-        values = {run.seed: run.metrics.get(metric) for run in self.runs}
-        return {seed: float(value) for seed, value in values.items() if isinstance(value, int | float)}
+        found = {}
+        for run in self.runs:
+            value = run.metrics.get(metric)
+            if isinstance(value, int | float):
+                found[run.seed] = float(value)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,6 +264,18 @@ def colours_of(arms: Iterable[ArmResults]) -> dict[str, str]:
     return {arm.label: arm.colour for arm in arms}
 
 
+def arms_with(material: ReportData, metric: str) -> list[ArmResults]:
+    """Return the arms of which a seed has a final metric as one number."""
+    return [arm for arm in material.arms if len(arm.final(metric))]
+
+
+def seed_rows(arms: Iterable[ArmResults], metric: str, column: str) -> Iterator[Datum]:
+    """Yield a row of a figure for each seed that has a final metric as one number."""
+    for arm in arms:
+        for seed, value in arm.by_seed(metric).items():
+            yield {"arm": arm.label, "seed": str(seed), column: value}
+
+
 def solid_lines(arms: Iterable[ArmResults]) -> list[LineStyle]:
     """Return the styles of arms whose lines all are solid."""
     return [(arm.label, arm.colour, SOLID) for arm in arms]
@@ -278,7 +284,7 @@ def solid_lines(arms: Iterable[ArmResults]) -> list[LineStyle]:
 def per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
     """The steps that all seeds measured, and the metric (seeds, steps) there."""
     series = [dict(zip(steps.tolist(), values, strict=True)) for steps, values in (r.series(metric) for r in arm.runs)]
-    shared = sorted(set.intersection(*(set(s) for s in series)))
+    shared = sorted(set.intersection(*map(set, series)))
     shared = [step for step in shared if all(s[step] > 0 for s in series)]
     if metric == "train_mse" and len(shared) > 2 and 2 * (shared[-1] - shared[-2]) < shared[-2] - shared[-3]:
         shared.pop()  # the mean of a few steps at the end is noise beside means of many
@@ -288,7 +294,7 @@ def per_seed(arm: ArmResults, metric: str) -> tuple[np.ndarray, np.ndarray]:
 def training_curve(arm: ArmResults, metric: str, column: str, points: int) -> Iterator[Datum]:
     """A metric over training as rows of a figure: mean, smallest and largest seed, at most so many points."""
     steps, values = per_seed(arm, metric)
-    for at in thinned(steps.tolist(), points) if len(steps) else []:
+    for at in thinned(steps.tolist(), points):
         seeds = values[:, at]
         ends = {"low": seeds.min(), "high": seeds.max()}
         yield {"what": arm.label, "step": int(steps[at]), column: seeds.mean(), **ends}

@@ -9,7 +9,7 @@ from headway.base.text import join
 from headway.report.charts.figure import WIDTH, Datum, Figure, colours_of_column, ends, grid, panel
 from headway.report.charts.intervals import ENDS, SEEDS, arms_axis, over_seeds, points_with_intervals, strip
 from headway.report.charts.lines import Axis
-from headway.report.experiment.data import ArmResults, ReportData, colours_of
+from headway.report.experiment.data import ArmResults, ReportData, arms_with, colours_of, seed_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ def final_outcome(material: ReportData, measure: OutcomeMeasure) -> Figure | Non
 
     Groups whose values lie apart have a panel each, so that differences within a group can be seen.
     """
-    arms = [arm for arm in material.arms if len(arm.final(measure.metric))]
+    arms = arms_with(material, measure.metric)
     if not arms:
         return None
     ticks = list(_ticks(material, measure, arms))
@@ -69,7 +69,7 @@ def _outcome_chart(
 ) -> Any:
     column, value = measure.column, f"{measure.column}:Q"
     summary = [_summary(arm, measure, one_seed=material.n_seeds == 1) for arm in arms]
-    seeds = list(_seeds(measure, arms))
+    seeds = list(seed_rows(arms, measure.metric, column))
     ticks = [tick for tick in ticks if tick["arm"] in {arm.label for arm in arms}]
     drawn = [row[column] for row in (*seeds, *ticks)]
     drawn += [row[end] for row in summary for end in ENDS]
@@ -87,12 +87,6 @@ def _outcome_chart(
     if material.n_seeds > 1:
         layers.append(strip(seeds, x, y, shown=["arm:N", "seed:N", value]))
     return panel(layers, width, measure.row * len(arms), "").resolve_scale(color="independent")
-
-
-def _seeds(measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Iterator[Datum]:
-    for arm in arms:
-        for seed, value in arm.by_seed(measure.metric).items():
-            yield {"arm": arm.label, measure.column: value, "seed": str(seed)}
 
 
 def _summary(arm: ArmResults, measure: OutcomeMeasure, *, one_seed: bool) -> Datum:

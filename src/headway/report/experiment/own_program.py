@@ -44,7 +44,7 @@ class CommandReportPart(ReportPart):
     def final(self, material: ReportData) -> Table:
         """A row per arm: its last metrics, mean and spread over seeds."""
         primary = material.experiment.primary
-        recorded = {name for arm in material.arms for run in arm.runs for name in _records(run.run.curves())}
+        recorded = {name for arm in material.arms for run in arm.runs for name in _records(run.curves)}
         others = sorted(recorded - {primary})[:MOST_COLUMNS]
         names = [primary, *others]
         caption = f"The last recorded values ({seeds_said(material)})."
@@ -85,7 +85,7 @@ def _curves(material: ReportData, metric: str) -> Figure | None:
 
 def _rows(arm: ArmResults, metric: str) -> Iterator[Datum]:
     """Yield the mean and the ends over seeds at the steps that all seeds have recorded."""
-    found = [_records(run.run.curves()).get(metric) for run in arm.runs]
+    found = [_records(run.curves).get(metric) for run in arm.runs]
     by_step = [dict(zip(one["steps"], one["values"], strict=True)) for one in found if one]
     shared = sorted(set.intersection(*map(set, by_step))) if by_step else []
     for at in thinned(shared, POINTS):

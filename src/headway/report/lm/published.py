@@ -34,7 +34,7 @@ from headway.report.charts.figure import (
 from headway.report.charts.intervals import ENDS, mean_said, over_seeds, points_with_intervals
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import DIVERGING
-from headway.report.experiment.data import ArmResults, ReportData, colours_of
+from headway.report.experiment.data import ArmResults, ReportData, arms_with, colours_of
 from headway.report.lm.common import declared, heads_of, measures
 from headway.report.lm.heads import HEADLINE, PART, panels
 from headway.report.lm.training import has_lane
@@ -121,8 +121,8 @@ def _caption(entries: Sequence[LayerAssociation]) -> str:
 
 def against_loss(material: ReportData) -> Figure | None:
     """Loss against diversity at the end, a point per arm; None unless arms have regularisers or DropHead."""
-    arms = [arm for arm in material.arms if all(measures(run, HEADLINE[0]) for run in arm.runs)]
-    arms = [arm for arm in arms if len(arm.final("eval_loss_nats"))]
+    arms = arms_with(material, "eval_loss_nats")
+    arms = [arm for arm in arms if all(measures(run, HEADLINE[0]) for run in arm.runs)]
     if not any(_steered(arm) for arm in arms) or len(arms) < 2:
         return None
     metrics = [metric for metric in HEADLINE if all(measures(run, metric) for arm in arms for run in arm.runs)]

@@ -31,7 +31,7 @@ from headway.report.charts.figure import (
 )
 from headway.report.charts.intervals import ENDS, mean_said, names_beside, over_seeds, points_with_intervals, strip
 from headway.report.charts.lines import Axis, keyed, line_bands
-from headway.report.experiment.data import ArmResults, ReportData, colours_of
+from headway.report.experiment.data import ArmResults, ReportData, arms_with, colours_of, seed_rows
 from headway.report.lm.common import LOSS, declared, loss_metric, named_rules
 from headway.stats.lm.plain_curve import is_plain, on_curve
 from headway.stats.lm.scaling import PARAMETERS, PUBLISHED_FORM, Fit
@@ -55,7 +55,7 @@ def loss_against_heads(material: ReportData) -> Figure | None:
 
     Also None for groups of different sizes: their losses differ by size.
     """
-    arms = [arm for arm in material.arms if len(arm.final(METRIC))]
+    arms = arms_with(material, METRIC)
     if not _differ_in_heads(arms):
         return None
     fits = [fit for fit in entries(material) if fit.params]
@@ -158,10 +158,10 @@ def _fitted(lines: list[Datum], bands: list[Datum], x: Axis, y: Axis, colour: An
 def _points(points: list[Datum], arms: Sequence[ArmResults], x: Axis, y: Axis, colour: Any) -> list[Any]:
     """Seeds, and means with their intervals."""
     seeds = [
-        {"arm": arm.label, "scheme": _scheme(arm), "heads": total(arm), "seed": str(seed), "loss_nats": loss}
+        {**row, "scheme": _scheme(arm), "heads": total(arm)}
         for arm in arms
         if len(arm.runs) > 1
-        for seed, loss in arm.by_seed(METRIC).items()
+        for row in seed_rows([arm], METRIC, "loss_nats")
     ]
     shown = ["arm:N", "layout:N", "heads:Q", "loss_nats:Q", "low:Q", "high:Q"]
     interval, *means = points_with_intervals(
@@ -216,7 +216,7 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
     """
     if not is_text(material.run):
         return None
-    arms = [arm for arm in material.arms if len(arm.final(METRIC)) and _parameters(arm)]
+    arms = [arm for arm in arms_with(material, METRIC) if _parameters(arm)]
     if not _differ_in_size(material.under(None).arms):
         return None
     points = [_point_against_parameters(arm) for arm in arms]

@@ -35,7 +35,7 @@ from headway.report.charts.figure import (
 from headway.report.charts.intervals import arms_axis, strip
 from headway.report.charts.lines import Axis, line_bands
 from headway.report.charts.maps import head_map, valued
-from headway.report.experiment.data import ArmResults, ReportData, colours_of
+from headway.report.experiment.data import ArmResults, ReportData, arms_with, colours_of, seed_rows
 from headway.report.lm.common import declared
 from headway.stats.shares import Share
 from headway.stats.verdicts import share_of_seeds
@@ -48,16 +48,12 @@ LIMITS = {"best possible": INK, "chance": QUIET}
 
 def accuracies(material: ReportData) -> Figure | None:
     """Draw a row per arm with a point per seed, and lines at the best possible and at chance; None without arms."""
-    arms = [arm for arm in material.arms if len(arm.final("accuracy"))]
+    arms = arms_with(material, "accuracy")
     if not arms:
         return None
     limits = [row for arm in arms for row in _limits(material, arm)]
     there = {name: colour for name, colour in LIMITS.items() if any(row["what"] == name for row in limits)}
-    seeds = [
-        {"arm": arm.label, "accuracy": value, "seed": str(seed)}
-        for arm in arms
-        for seed, value in arm.by_seed("accuracy").items()
-    ]
+    seeds = list(seed_rows(arms, "accuracy", "accuracy"))
     medians = [{"arm": arm.label, "accuracy": float(np.median(arm.final("accuracy")))} for arm in arms]
     y = arms_axis([arm.label for arm in arms], labelLimit=LABELS, labelFontSize=12)
     x = Axis("accuracy", "share of correct answers", domain=[0, 1])
@@ -189,15 +185,14 @@ def _rows_known_errors(arm: ArmResults) -> list[Datum]:
     run = declared(arm)
     return [
         {
-            "arm": arm.label,
+            **row,
             "task": run.task.title,
             "heads": max(run.model.layout.n_heads),
             "control": arm.control,
-            "seed": str(seed),
-            "nmse": max(error, SMALLEST),
+            "nmse": max(row["nmse"], SMALLEST),
             "enough": isinstance(run.task, RetrievalTask) and run.model.layout.total >= run.task.targets,
         }
-        for seed, error in arm.by_seed("nmse").items()
+        for row in seed_rows([arm], "nmse", "nmse")
     ]
 
 
@@ -258,12 +253,14 @@ def _row(arm: ArmResults, n_arms: int) -> Datum | None:
     share = Share(yes=int((solved > 0).sum()), n=len(solved))
     low, high = share.interval_among(n_arms)
     best = max(arm.final("accuracy"), default=0.0)
+    parts = (ATTENTION_ALONE if run.model.mlp == "none" else "with an MLP") + ", keys smeared" * run.model.smeared_keys
     return {
         "arm": arm.label,
         "task": run.task.title,
         "heads": "-".join(map(str, run.model.layout.n_heads)),
-        "control": _mlp(arm) if arm.control is None else arm.control,
-        "panel": _panel_solved_map(arm),
+        "control": parts if arm.control is None else arm.control,
+        # The arms of a panel share their control, or the parts of their model if those tell it.
+        "panel": parts if arm.control is None or parts != ATTENTION_ALONE else arm.control,
         "share": share.value,
         "low": low,
         "high": high,
@@ -274,16 +271,7 @@ def _row(arm: ArmResults, n_arms: int) -> Datum | None:
     }
 
 
-def _panel_solved_map(arm: ArmResults) -> str:
-    """Return what the arms of a panel share: their control, or the parts of their model if those tell it."""
-    plain = _mlp(arm)
-    return plain if arm.control is None or plain != "attention alone" else arm.control
-
-
-def _mlp(arm: ArmResults) -> str:
-    """Return the name of the panel of arms with an MLP, with smeared keys, or with attention alone."""
-    model = declared(arm).model
-    return ("attention alone" if model.mlp == "none" else "with an MLP") + ", keys smeared" * model.smeared_keys
+ATTENTION_ALONE = "attention alone"
 
 
 def _best_possible(run: RunSpec, metric: str) -> float | None:

@@ -24,6 +24,7 @@ from headway.report.charts.figure import (
     LineStyle,
     Rows,
     colours_of_column,
+    ends,
     grid,
     panel,
 )
@@ -63,7 +64,7 @@ def learning(material: ReportData) -> Figure | None:
         for group, arms in columns.items()
     ]
     if len(late) > len(last):  # a curve, and not a point
-        y = replace(y, domain=_near(late), log=False)
+        y = replace(y, domain=ends([row[end] for row in late for end in ENDS], beside=0.06), log=False)
         panels += [panel(_curves(material, late, arms, x, y, style), width, 260, ENLARGED) for arms in columns.values()]
     return Figure(
         name="learning",
@@ -118,12 +119,6 @@ def _ends(rows: Rows, references: Iterable[float]) -> list[float]:
     return [0.97 * min([*lows, *references]), 1.03 * max([*highs, *references])]
 
 
-def _near(rows: Rows) -> list[float]:
-    low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
-    margin = 0.06 * (high - low)
-    return [low - margin, high + margin]
-
-
 def _styles(material: ReportData, domain: Sequence[float]) -> list[LineStyle]:
     dashes = {arm.name: SOLID if arm.shown.run.group else arm.style.dash for arm in material.arms}
     arms = {_what(arm): (_what(arm), arm.colour, dashes[arm.name]) for arm in material.arms}
@@ -138,8 +133,7 @@ def _curves(
     shown = ["arm:N", "step:Q", ("x:Q", "", x.title or ""), "loss_nats:Q"]
     spread = "band" if material.n_seeds > 1 else None
     layers = line_bands(rows, x, y, {**style, "detail": "arm:N"}, spread=spread, clip=True, shown=shown)
-    references = references_within(material, y.domain)
-    return layers + keyed_rules([(name, loss) for (name, _, _), loss in references], y, style)
+    return layers + keyed_rules(references_within(material, y.domain), y, style)
 
 
 def learning_rates(material: ReportData) -> Table | None:

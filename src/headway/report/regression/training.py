@@ -44,7 +44,7 @@ def loss(material: ReportData) -> Figure | None:
         layers = line_bands(curves, x, y, style, spread=spread, shade=0.2, shown=["what:N", "step:Q", "mse:Q"])
         if metric == "eval_mse_adjusted":
             layers += _final_points(material, x, y, style)
-        layers += keyed_rules([(name, mse) for (name, _, _), mse in references], y, style)
+        layers += keyed_rules(references, y, style)
         panels.append(panel(layers, WIDTH // 2 - 40, 300, PANELS[metric]))
     return Figure(
         name="loss",
@@ -112,8 +112,7 @@ def lengths_by_arm(material: ReportData) -> Figure | None:
         return None
     drawn = {arm.name: _rows_of(material, arm) for arm in arms}
     everything = [row for rows in drawn.values() for row in rows]
-    styles = solid_lines(arms)
-    styles += [one for one in (KERNEL, *CURVES.values()) if any(row["what"] == one[0] for row in everything)]
+    styles = _styles(arms, everything)
     columns = min(len(arms), 2 if len(arms) <= 4 else 3)
     width = (WIDTH - 60) // columns - 45
     panels = [
@@ -140,11 +139,8 @@ def lengths(material: ReportData) -> Figure | None:
     if not arms:
         return None
     rows = [row for arm in arms for row in _mean_rows(arm)]
-    styles = solid_lines(arms)
     if material.one_task:
         rows += _estimators(material, arms[0], REFERENCES)
-        drawn = {row["what"] for row in rows}
-        styles += [one for one in CURVES.values() if one[0] in drawn]
     return Figure(
         name="lengths",
         part="Prompt length",
@@ -153,8 +149,15 @@ def lengths(material: ReportData) -> Figure | None:
             band_said(material.n_seeds) or "Bands are 95 % bootstrap intervals over the prompts.",
             "The vertical line marks the training prompt length.",
         ),
-        chart=_panel({declared(arm).task.n_pairs for arm in arms}, rows, styles, (WIDTH - 60, 360), nested=True),
+        chart=_panel(
+            {declared(arm).task.n_pairs for arm in arms}, rows, _styles(arms, rows), (WIDTH - 60, 360), nested=True
+        ),
     )
+
+
+def _styles(arms: Sequence[ArmResults], rows: Rows) -> list[LineStyle]:
+    drawn = {row["what"] for row in rows}
+    return [*solid_lines(arms), *(style for style in (KERNEL, *CURVES.values()) if style[0] in drawn)]
 
 
 def _rows_of(material: ReportData, arm: ArmResults) -> list[Datum]:
