@@ -285,7 +285,7 @@ def _suspects(work: "BatchedText", strong: tuple[Head, ...], others: tuple[Head,
     """
     singles = [(head,) for head in others]
     added = [(*strong, head) for head in others]
-    nats = work.first_without([others, strong, *singles, *_all_but_one(others, others), *added], "mean")
+    nats = work.first_without([others, strong, *singles, *_all_but_one(others, others), *added])
     without_others, without_strong = nats[:2]
     alone, left_in, added_to_strong = np.split(nats[2:], 3)
     grows = np.maximum(without_others - left_in, added_to_strong - without_strong) - alone

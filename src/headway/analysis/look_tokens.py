@@ -329,7 +329,7 @@ class PageRoom:
     def steps(self, kept: Sequence[int]) -> list[int]:
         """Return the steps with kept weights that are on the page, evenly on a log scale."""
         most = max(2, min(_MOST, int(_SHARE * self.largest / (_OF_A_STEP * self.n_heads))))
-        return [kept[at] for at in thinned(kept, most)] if kept else []
+        return [kept[at] for at in thinned(kept, most)]
 
     def left_out(self, kept: Sequence[int]) -> Iterator[str]:
         """Yield a sentence on the steps that the page leaves out."""

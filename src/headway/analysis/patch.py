@@ -84,14 +84,18 @@ def patch(
     opened = open_model(model, tokenizer, for_="intervene", device=device, trust_code=trust_code)
     tokens = tokens_of(opened, clean), tokens_of(opened, corrupted)
     with evaluating(opened.module):
-        check_sound(opened.decoder, tokens[0], asked, paths=paths)
         return measured(TwoRuns(opened.decoder, *tokens, metric), asked, by_position=by_position, paths=paths)
 
 
 def measured(
     runs: TwoRuns, sites: tuple[PatchSite, ...], *, by_position: bool, paths: bool, asks: Asks | None = None
 ) -> Patching:
-    """Measure all that patching shows of two runs."""
+    """Measure all that patching shows of two runs of a model that passes its checks.
+
+    Raises:
+        UserError: if the model fails a check, which is named.
+    """
+    check_sound(runs.model, runs.clean_tokens, sites, paths=paths)
     refused = why_no_paths(runs) if paths else None
     estimates = estimated_effects(runs, sites, by_position=by_position)
     return Patching(
@@ -163,7 +167,6 @@ def patch_texts(
     pairs.check_lengths(opened, by_position=by_position)
     tokens = pairs.tensors(opened)
     with evaluating(opened.module):
-        check_sound(opened.decoder, tokens[0], asked, paths=paths)
         runs = TwoRuns(opened.decoder, *tokens, pairs.metric)
         tell(f"patching {counted(sum(opened.decoder.n_heads), 'head')}, {', '.join(asked)} in turn ...")
         patching = measured(runs, asked, by_position=by_position, paths=paths, asks=pairs.asks)

@@ -160,11 +160,10 @@ class BatchedText:
         batches = self._told("heads together")
         return self._units(joined([changes_without(self.model, *batch, sets) for batch in batches]))
 
-    def first_without(self, sets: Sequence[tuple[Head, ...]], kind: Kind) -> Float[np.ndarray, " set"]:
-        """Return the mean change of the loss without each set of heads on the first batch, by one kind of ablation."""
-        first = next(self._batches())
-        changes = changes_without(self.model, *first, sets, (kind,))[kind]
-        return mean_over_tokens(changes, self._tokens[: self.at_once])
+    def first_without(self, sets: Sequence[tuple[Head, ...]]) -> Float[np.ndarray, " set"]:
+        """Return the mean change of the loss without each set of heads at their mean, on the first batch."""
+        changes = changes_without(self.model, *next(self._batches()), sets, ("mean",))
+        return mean_over_tokens(changes["mean"], self._tokens[: self.at_once])
 
     def reference_error(self, heads: Sequence[Head]) -> dict[Head, tuple[float, float]]:
         """Return what a quarter of the other text adds to the effect of each head at its mean, and a standard error.

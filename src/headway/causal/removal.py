@@ -150,8 +150,9 @@ def _side_by_side(model: Transformer, inputs: Tensor, targets: Tensor, removals:
                 assert written is not None, "a layer with heads writes"
                 some = begins[start : start + at_once]
                 branch = [removals[i] for i in some]
-                outputs = torch.cat([_written_without(model, layer, written, z[layer], each) for each in branch])
-                result[some] = _branch_losses(model, layer, stream, outputs, branch, targets)
+                outputs = [_written_without(model, layer, written, z[layer], each) for each in branch]
+                last = _upwards(model, layer, stream, outputs, branch)
+                result[some] = sequence_losses(model, last, targets.repeat(len(some), 1)).unflatten(0, (len(some), -1))
             passes += len(begins) * shares[layer]
             stream = model.rest(stream, written, layer)
         whole = sequence_losses(model, stream, targets)
@@ -159,24 +160,22 @@ def _side_by_side(model: Transformer, inputs: Tensor, targets: Tensor, removals:
     return Losses(whole=whole, without=result, forward_passes=passes)
 
 
-def _branch_losses(
-    model: Transformer, layer: int, stream: Tensor, outputs: Tensor, removals: Sequence[Removal], targets: Tensor
+def _upwards(
+    model: Transformer, layer: int, stream: Tensor, outputs: list[Tensor], removals: Sequence[Removal] = ()
 ) -> Tensor:
-    """Return the losses of sets that leave the walk at a layer, by set and sequence.
+    """Return the last streams of passes that part at a layer, side by side along the batch.
 
     Args:
         model: the model.
         layer: the layer.
-        stream: the stream before it.
-        outputs: its attention's output without each set, sets side by side along the batch.
-        removals: the sets.
-        targets: the tokens after each position.
+        stream: the stream before it, which all passes share.
+        outputs: its attention's output in each pass.
+        removals: the heads that each pass goes without in later layers, if any.
     """
-    sets = len(removals)
-    stream = model.rest(stream.repeat(sets, 1, 1), outputs, layer)
+    stream = model.rest(stream.repeat(len(outputs), 1, 1), torch.cat(outputs), layer)
     for later in range(layer + 1, model.model.n_layers):
         stream = model.rest(stream, model.written(stream, later, _later(removals, later)), later)
-    return sequence_losses(model, stream, targets.repeat(sets, 1)).unflatten(0, (sets, -1))
+    return stream
 
 
 def _written_without(model: Transformer, layer: int, written: Tensor, z: Tensor, removal: Removal) -> Tensor:
@@ -247,10 +246,7 @@ class OwnRun:
         for patch in patches:
             changes = ((context - z[:, head]) @ W_O[head] for head, context in patch.items())
             parts.append(sum(changes, start=written))
-        stream = model.rest(stream.repeat(len(parts), 1, 1), torch.cat(parts), layer)
-        for later in range(layer + 1, model.model.n_layers):
-            stream = model.rest(stream, model.written(stream, later), later)
-        return model.read_out(stream).chunk(len(parts))
+        return model.read_out(_upwards(model, layer, stream, parts)).chunk(len(parts))
 
     def reads(self, layer: int, changes: "Sequence[Stream]") -> Iterator[Mapping[Site, Tensor]]:
         """Return queries, keys and values of a layer with each of some changes of the stream before it."""
