@@ -60,7 +60,7 @@ def kept_steps(
     Raises:
         ResultsError: when kept weights are damaged.
     """
-    from headway.heads.token_circuits import compositions, in_tokens, token_circuits
+    from headway.heads.token_circuits import compositions, token_circuits
 
     if run is None or not steps:
         return (), ()
@@ -71,9 +71,10 @@ def kept_steps(
         own = then.opened.own
         for at, sequence in enumerate(shown.sequences[:n]):
             patterns |= {(name, at): packed for name, packed in then.packed(sequence).items()}
-        circuits = token_circuits(own, tokens) if in_tokens(own) else None
         composition = compositions(own) if composed else None
-        found.append(KeptStep(step=step, circuits=circuits, composition=composition, patterns=patterns))
+        found.append(
+            KeptStep(step=step, circuits=token_circuits(own, tokens), composition=composition, patterns=patterns)
+        )
     fitted = _cut(found, n, shown.room)
     few, many = max((1 + at for step in fitted for _, at in step.patterns), default=0), len(shown.sequences)
     if few == many:
@@ -204,7 +205,7 @@ def look(
     """
     import torch
 
-    from headway.heads.token_circuits import in_tokens, token_circuits, why_no_circuits
+    from headway.heads.token_circuits import token_circuits, why_no_circuits
 
     if largest < look_tokens.SMALLEST:
         raise UserError(
@@ -225,7 +226,7 @@ def look(
         among, steps = look_tokens.circuit_tokens(opened, read.tokens), room.steps(kept)
         shown = look_tokens.shown_patterns(seen, n, room.for_patterns(len(steps)), seed=seed, below=room.below)
         pairs = look_tokens.attended_pairs(seen)
-        circuits = token_circuits(opened.ours, among) if in_tokens(opened.ours) else None
+        circuits = token_circuits(opened.ours, among)
         found = _numbers(opened, source, read, seen, draws, seed)
         composed = found.composition is not None
         trained, cuts = kept_steps(run, steps, seen, shown, among, below=room.below, composed=composed)
@@ -258,6 +259,6 @@ def _numbers(
 ) -> XRay:
     """Return the x-ray of the text; of a short text only the metrics that few tokens allow."""
     if is_too_few(read, seen.attentions):
-        return short_text_xray(opened, read)
+        return short_text_xray(opened, read, seen.attentions)
     again = read if source.corpus is None else source.read(opened, None, None, at_most=XRAY_LENGTH)
     return measured(opened, again, draws, seed)

@@ -52,7 +52,7 @@ def is_too_few(read: TextInput, attentions: Sequence[AttentionHeads]) -> bool:
     return read.size <= 2 * _widest(attentions)
 
 
-def short_text_xray(opened: Opened, read: TextInput) -> XRay:
+def short_text_xray(opened: Opened, read: TextInput, attentions: tuple[AttentionHeads, ...]) -> XRay:
     """Patterns and circuits; of examples of a task their loss, too."""
     import torch
 
@@ -76,7 +76,6 @@ def short_text_xray(opened: Opened, read: TextInput) -> XRay:
 
     with evaluating(opened.module), torch.inference_mode():
         scores = examine(traces(), metrics, trace=opened.traced, repetition=lambda: (), weights=opened.ours)
-    attentions = _attentions(opened, read)
     begun = "the text gives" if read.targets is None else f"{read.name} are"
     note = (
         f"{begun} {read.size:,} tokens: too few to compare these heads with random heads, or to find similar "
@@ -93,13 +92,6 @@ def _facts(read: TextInput, loss: LossSoFar, notes: Sequence[str]) -> dict[str, 
         "loss_nats": loss.mean,
         "notes": tuple(filter(None, (*notes, loss.why))),
     }
-
-
-def _attentions(opened: Opened, read: TextInput) -> tuple[AttentionHeads, ...]:
-    import torch
-
-    with evaluating(opened.module), torch.inference_mode():
-        return tuple(map(described, opened.trace(read.tokens[:1]).attentions))
 
 
 def _widest(attentions: Sequence[AttentionHeads]) -> int:
@@ -339,8 +331,11 @@ def measured(opened: Opened, read: TextInput, draws: int | None, seed: int) -> X
     drawn = DRAWS if draws is None else draws
     if not 0 <= drawn <= MOST_DRAWS:
         raise UserError(f"draws {drawn}: give a number from 0 (none) to {MOST_DRAWS:,}")
-    if read.targets is not None and is_too_few(read, _attentions(opened, read)):
-        return short_text_xray(opened, read)
+    if read.targets is not None:
+        with evaluating(opened.module), torch.inference_mode():
+            attentions = tuple(map(described, opened.trace(read.tokens[:1]).attentions))
+        if is_too_few(read, attentions):
+            return short_text_xray(opened, read, attentions)
     length = read.length if read.wanted is None else read.wanted[1]
     notes = XRayNotes()
     repeats = opened.causal and not opened.reads_numbers and notes.repeats_enough(read)

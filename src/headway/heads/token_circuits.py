@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from math import log
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -49,11 +49,6 @@ from headway.models.transformer import Transformer
 TOP = 6
 
 
-def in_tokens(model: Transformer | None) -> TypeGuard[Transformer]:
-    """Return whether a model is Headway's own and answers in the tokens that it reads."""
-    return model is not None and answers_in_tokens(model)
-
-
 def why_no_circuits(model: Transformer | None) -> str:
     """Return why circuits cannot be read in tokens; empty if they can."""
     if model is None:
@@ -61,16 +56,18 @@ def why_no_circuits(model: Transformer | None) -> str:
     return "" if answers_in_tokens(model) else f"Circuits in tokens are not shown, since {NO_TOKENS}."
 
 
-def token_circuits(model: Transformer, tokens: Sequence[int]) -> Circuits:
-    """Return the circuits of every head, between some tokens.
+def token_circuits(model: Transformer | None, tokens: Sequence[int]) -> Circuits | None:
+    """Return the circuits of every head, between some tokens; None if they cannot be read (`why_no_circuits`).
 
     Args:
-        model: a model of Headway.
+        model: a model of Headway; None: another model.
         tokens: the tokens that circuits are read between, each once; at least two.
 
     Raises:
         UserError: naming the layer whose weights hold NaN or infinity.
     """
+    if model is None or not answers_in_tokens(model):
+        return None
     chosen = torch.as_tensor(list(tokens))
     embedded, read = written_rows(model, chosen).float(), read_out_rows(model, chosen).float()
     by_head: dict[Head, TokenCircuits] = {}
