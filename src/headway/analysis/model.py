@@ -136,14 +136,14 @@ class Opened:
     name: str
     facts: Mapping[str, Any]
     module: "torch.nn.Module"
-    ours: "Transformer | None"
+    ours: "Transformer | None" = None
     traced: "Callable[[torch.Tensor], Trace]"
     read: "Callable[[torch.Tensor], Redrawable]"
     kind: Literal["causal", "future", "masked", "bidirectional", "encoder-decoder"]
-    tokenizer: "Tokenizer | Any | None"
+    tokenizer: "Tokenizer | Any | None" = None
     vocab_size: int
     n_ctx: int | None
-    longest: int | None
+    longest: int | None = None
     brought: bool = False
     no_text: str = ""
     reads_ids: bool = False

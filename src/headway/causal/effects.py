@@ -363,8 +363,8 @@ def rank_correlation(one: Float[np.ndarray, " heads"], other: Float[np.ndarray, 
         >>> round(rank_correlation(np.array([0.1, 0.2, 0.9]), np.array([1.0, 3.0, 2.0])), 3)
         0.5
     """
-    from scipy.stats import rankdata
+    from scipy.stats import spearmanr
 
-    a, b = (rankdata(values) - (len(values) + 1) / 2 for values in (one, other))
-    spread = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / spread if spread else float("nan")
+    if min(len(np.unique(one)), len(np.unique(other))) < 2:
+        return float("nan")
+    return float(spearmanr(one, other).statistic)

@@ -155,22 +155,16 @@ class HeadStream:
         return dict(zip(there, np.split(found.clip(*metric.limits), ends, axis=-1), strict=True))
 
     def _check_model(self, trace: Trace) -> None:
-        for there, needs, what in (
-            (
-                trace.streams,
-                lambda each: "stream_cosines" in getattr(each.value, "sums", ()),
-                "residual stream, which only Headway's own models give; leave it out",
-            ),
-            (
-                trace.tokens is not None,
-                lambda each: each.family == "text",
-                "tokens; give replace(trace, tokens=tokens)",
-            ),
-        ):
-            lacking = [] if there else [metric for metric in self._metrics if needs(metric)]
-            if self._asked is not None and lacking:
-                raise UserError(f"{lacking[0].name} was asked for, but the trace holds no {what}")
-            self._metrics = tuple(metric for metric in self._metrics if metric not in lacking)
+        for metric in self._metrics:
+            if not trace.streams and "stream_cosines" in getattr(metric.value, "sums", ()):
+                lacking = "residual stream, which only Headway's own models give; leave it out"
+            elif trace.tokens is None and metric.family == "text":
+                lacking = "tokens; give replace(trace, tokens=tokens)"
+            else:
+                continue
+            if self._asked is not None:
+                raise UserError(f"{metric.name} was asked for, but the trace holds no {lacking}")
+            self._metrics = tuple(each for each in self._metrics if each is not metric)
         names = [attention.name for attention in trace.attentions]
         if self._tallies and names != list(self._tallies):
             raise UserError(

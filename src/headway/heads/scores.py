@@ -78,7 +78,7 @@ class HeadScores:
         """
         if self.declared.of == "layer":
             return {}
-        return {name: _over_others(value) if value.ndim == 2 else value for name, value in self.values.items()}
+        return {name: over_others(value) if value.ndim == 2 else value for name, value in self.values.items()}
 
     def per_layer(self) -> dict[str, float]:
         """Return the mean over the heads of each attention, or over its pairs of different heads."""
@@ -192,7 +192,8 @@ def of_pairs(value: np.ndarray) -> np.ndarray:
     return pairs if len(pairs) else np.array([np.nan])
 
 
-def _over_others(pairs: np.ndarray) -> np.ndarray:
+def over_others(pairs: np.ndarray) -> np.ndarray:
+    """Return the mean over each head's pairs with the others; NaN of a single head."""
     n_heads = len(pairs)
     if n_heads == 1:
         return np.full(1, np.nan)

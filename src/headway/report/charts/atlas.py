@@ -10,7 +10,7 @@ import numpy as np
 
 from headway.base.text import join
 from headway.config.metrics import metric_name
-from headway.heads.scores import DECLARED, HeadScores, head_names, row_labels
+from headway.heads.scores import DECLARED, HeadScores, head_names, over_others, row_labels
 from headway.report.charts.figure import INK, QUIET, WIDTH, Datum, Figure, Hint, alt, charted, panel
 from headway.report.charts.lines import Axis
 from headway.report.charts.maps import colours, head_map, valued
@@ -136,8 +136,7 @@ def of_heads(null: np.ndarray | None, n_heads: int) -> np.ndarray:
     """A null as one number for each head: of pairs the mean over a head's others."""
     values = np.asarray(np.nan if null is None else null, np.float64)
     if values.ndim == 2 and n_heads > 1:
-        pairs = np.broadcast_to(values, (n_heads, n_heads))
-        return np.asarray((pairs.sum(1) - np.diagonal(pairs)) / (n_heads - 1))
+        return over_others(np.broadcast_to(values, (n_heads, n_heads)))
     return np.broadcast_to(values.reshape(-1)[:n_heads], n_heads)
 
 
