@@ -224,9 +224,10 @@ class ReportData:
             return self.experiment.control_label(next(iter(controls)))
         return together([arm.label for arm in arms], len(self.arms))
 
-    def baselines(self, arm: ArmResults) -> Mapping[str, Mapping[str, float]]:
-        """Return the references without training on an arm's task: estimators or n-gram models, and their errors."""
-        return self.references(arm).reached
+    def baselines(self, arm: ArmResults, metric: str) -> dict[str, float]:
+        """Return a metric of the references without training on an arm's task: of estimators or n-gram models."""
+        reached = self.references(arm).reached
+        return {name: numbers[metric] for name, numbers in reached.items() if metric in numbers}
 
     def references(self, arm: ArmResults) -> References:
         """Return the references of an arm's task, with their errors against the length of the prompt."""
@@ -237,13 +238,13 @@ def gather(store: "Store", results: Results) -> ReportData:
     """Read a results directory, as far as its results do not hold it."""
     tasks = {(run.name, run.seed): run.task or "" for run in results.runs}
     styles = arm_styles(store.experiment)
-    finished: dict[str, list[Finished]] = {}
     runs = tuple(store.runs())
-    for run in runs:
-        if run.status == "done" and (run.name, run.seed) in tasks:
-            task = tasks[run.name, run.seed]
-            read = Finished(run=run, records=tuple(run.records()), curves=run.curves(), task=task)
-            finished.setdefault(run.name, []).append(read)
+    read = [
+        Finished(run=run, records=tuple(run.records()), curves=run.curves(), task=tasks[run.name, run.seed])
+        for run in runs
+        if run.status == "done" and (run.name, run.seed) in tasks
+    ]
+    finished = grouped(read, lambda each: each.run.name)
     arms = [
         ArmResults(name=name, style=style, runs=tuple(sorted(finished[name], key=lambda run: run.seed)))
         for name, style in styles.items()

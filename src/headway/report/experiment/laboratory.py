@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from headway.base.identity import grouped
 from headway.base.text import Amount, brief, number
 from headway.config.kinds import part_of
 from headway.config.metrics import metric_name
@@ -64,10 +65,8 @@ def seeds_said(material: ReportData) -> str:
 def comparisons(material: ReportData) -> list[tuple[str, Table]]:
     """A table of each family in full, of all metrics, and above it what holds for all of it."""
     results = material.results
-    members: dict[int, list[Comparison | JudgedContrast]] = {}
     every: list[Comparison | JudgedContrast] = [*results.contrasts, *results.comparisons]
-    for one in every:
-        members.setdefault(id(results.family(one)), []).append(one)
+    members = grouped(every, lambda one: id(results.family(one)))
     return [_family_table(material, some) for some in members.values()]
 
 

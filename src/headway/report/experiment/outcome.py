@@ -98,11 +98,10 @@ def _summary(arm: ArmResults, measure: OutcomeMeasure, *, one_seed: bool) -> Dat
 
 def _ticks(material: ReportData, measure: OutcomeMeasure, arms: Sequence[ArmResults]) -> Iterator[Datum]:
     for arm in arms:
-        baselines = material.baselines(arm)
+        baselines = material.baselines(arm, measure.column)
         for name, (label, colour, _) in measure.references.items():
-            error = baselines.get(name, {}).get(measure.column)
-            if error is not None:
-                yield {"arm": arm.label, "what": label, measure.column: error, "colour": colour}
+            if name in baselines:
+                yield {"arm": arm.label, "what": label, measure.column: baselines[name], "colour": colour}
 
 
 def _near(measure: OutcomeMeasure, arms: Sequence[ArmResults], ticks: Sequence[Datum]) -> list[Datum]:

@@ -75,9 +75,8 @@ def values(material: ReportData) -> dict[str, float]:
     """Return the loss of each reference if all arms are evaluated on one text; empty otherwise."""
     if not material.arms or not material.one_task:
         return {}
-    found = material.baselines(material.arms[0])
-    losses = {name: found[name].get("loss_nats") for name in NGRAMS if name in found}
-    return {name: loss for name, loss in losses.items() if loss is not None}
+    losses = material.baselines(material.arms[0], "loss_nats")
+    return {name: losses[name] for name in NGRAMS if name in losses}
 
 
 def references_within(material: ReportData, domain: Sequence[float]) -> list[tuple[LineStyle, float]]:

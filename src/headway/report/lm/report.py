@@ -19,7 +19,7 @@ from headway.report.experiment.data import ArmResults, ReportData, arm_styles
 from headway.report.experiment.laboratory import ReportPart, Statement, Writing, by_task, over_seeds, seeds_said
 from headway.report.experiment.outcome import final_outcome
 from headway.report.lm import heads, samples, size, training
-from headway.report.lm.common import BITS, LOSS, loss_metric
+from headway.report.lm.common import BITS, LOSS, loss_metric, values
 from headway.report.lm.heads import PART
 from headway.report.lm.published import against_loss, association, lane_diagram, with_film
 from headway.report.lm.synthetic import accuracies, by_kind, errors_by_heads, solved_map
@@ -121,8 +121,8 @@ class TokensReportPart(ReportPart):
             Row(cells=cells, colour=arm.colour)
             for arm, cells in zip(material.arms, zip(*columns.values(), strict=True), strict=True)
         ]
-        if material.one_task:
-            rows += _references(material, len(columns))
+        for name, loss in values(material).items():
+            rows.append(Row(cells=(NGRAMS[name][0], number(loss), *[""] * (len(columns) - 2)), quiet=True))
         return Table(
             columns=tuple(columns),
             rows=rows,
@@ -232,14 +232,6 @@ def _costs(material: ReportData) -> dict[str, list[str]]:
         "tokens/s": [number(timing.get("tokens_per_s"), 4) for timing in timings],
         "memory, MiB": ["–" if used is None else f"{used / 2**20:,.0f}" for used in memory],
     }
-
-
-def _references(material: ReportData, n_columns: int) -> Iterator[Row]:
-    baselines = material.baselines(material.arms[0])
-    for name, (label, _, _) in NGRAMS.items():
-        loss = baselines.get(name, {}).get("loss_nats")
-        if loss is not None:
-            yield Row(cells=(label, number(loss), *[""] * (n_columns - 2)), quiet=True)
 
 
 def _curves(material: ReportData, fits: Sequence[Fit]) -> Iterator[Statement]:

@@ -83,7 +83,7 @@ def accuracies(material: ReportData) -> Figure | None:
 def _limits(material: ReportData, arm: ArmResults) -> list[Datum]:
     limits = {
         "best possible": _best_possible(arm.shown.run.spec, "accuracy"),
-        "chance": material.baselines(arm).get("chance", {}).get("accuracy"),
+        "chance": material.baselines(arm, "accuracy").get("chance"),
     }
     return [{"arm": arm.label, "what": name, "accuracy": at} for name, at in limits.items() if at is not None]
 

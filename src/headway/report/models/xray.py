@@ -212,9 +212,9 @@ def heads(xray: XRay) -> Table:
 
 def headline(xray: XRay) -> str:
     """Return the answer of the page: the special heads of the first finding that has some, or the first finding."""
-    first = next((finding for finding in xray.findings if finding.heads), None)
-    if first is not None:
-        return first.statements[0].sentence
+    for finding in xray.findings:
+        if finding.heads:
+            return finding.statements[0].sentence
     return xray.findings[0].sentence if xray.findings else xray.nothing
 
 

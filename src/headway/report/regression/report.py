@@ -116,11 +116,10 @@ class IclReportPart(ReportPart):
 
 
 def _estimator_rows(material: ReportData, names: Sequence[str]) -> Iterator[Row]:
-    baselines = material.baselines(material.arms[0])
-    reference = baselines.get("debiased_gd_best", {}).get("mse")
+    baselines = material.baselines(material.arms[0], "mse")
+    reference = baselines.get("debiased_gd_best")
     for name, (label, _, _) in ESTIMATORS.items():
-        if "mse" in baselines.get(name, {}):
-            mse = baselines[name]["mse"]
+        if (mse := baselines.get(name)) is not None:
             known = {"eval_mse": number(mse), "ratio_to_debiased_gd": number(mse / reference) if reference else ""}
             yield Row(cells=(label, *(known.get(name, "") for name in names)), quiet=True)
 

@@ -193,20 +193,18 @@ def _nearer_said(worths: Sequence[Worth]) -> str:
 def worths_of(material: ReportData) -> tuple[Worth, ...]:
     """Return the benefit for each task without noise with arms of one head and of two, by dimension and length."""
     arms: dict[str, dict[int, ArmResults]] = {}
-    tasks: dict[str, RegressionTask] = {}
     for arm in material.arms:
         task, model = declared(arm).task, declared(arm).model
         if arm.control is None and covered(arm) and task.noise_variance == 0 and model.n_heads in (1, 2):
-            key = repr(task)
-            tasks[key] = task
-            arms.setdefault(key, {}).setdefault(model.n_heads, arm)
-    worths = [worth for key, both in arms.items() if len(both) == 2 and (worth := _worth(tasks[key], both[1], both[2]))]
+            arms.setdefault(repr(task), {}).setdefault(model.n_heads, arm)
+    worths = [worth for both in arms.values() if len(both) == 2 and (worth := _worth(both[1], both[2]))]
     if len(worths) < LEAST:
         return ()
     return tuple(sorted(worths, key=lambda worth: (worth.task.d_x, worth.task.n_pairs)))
 
 
-def _worth(task: RegressionTask, one: ArmResults, two: ArmResults) -> Worth | None:
+def _worth(one: ArmResults, two: ArmResults) -> Worth | None:
+    task = declared(one).task
     first, second = one.by_seed("eval_mse_adjusted"), two.by_seed("eval_mse_adjusted")
     ratios = [math.log(first[seed] / second[seed]) for seed in sorted(first.keys() & second.keys())]
     if not ratios:

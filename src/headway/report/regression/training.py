@@ -80,9 +80,8 @@ def _references(material: ReportData, low: float) -> list[tuple[LineStyle, float
     """The estimators' errors and how their rules look, without those far below everything else."""
     if not material.one_task:
         return []
-    baselines = material.baselines(material.arms[0])
-    errors = {name: baselines[name]["mse"] for name in REFERENCES if "mse" in baselines.get(name, {})}
-    return [(ESTIMATORS[name], mse) for name, mse in errors.items() if mse > low / 4]
+    errors = material.baselines(material.arms[0], "mse")
+    return [(ESTIMATORS[name], errors[name]) for name in REFERENCES if name in errors and errors[name] > low / 4]
 
 
 def _caption(material: ReportData) -> str:
