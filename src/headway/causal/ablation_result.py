@@ -49,7 +49,7 @@ MATTERS = 0.01
 """Nats per token from which on an effect is named."""
 
 
-def within(value: float, ends: Sequence[float]) -> str:
+def within(value: float, ends: Sequence[Any]) -> str:
     """Return a number with its interval.
 
     Examples:

@@ -52,8 +52,16 @@ def output_cosines(masked: MaskedAttention) -> Pairs:
     possible = z.norm(dim=2) * torch.linalg.vector_norm(W_O, dim=(1, 2))
     written = coordinates.norm(dim=2, keepdim=True) > ROUNDING * possible[:, :, None]
     unit = units(torch.where(written, coordinates, 0)).flatten(1)
+    return _products(directions, unit, unit.dtype)
+
+
+def _products(directions: Tensor, coordinates: Float[Tensor, "rows entry"], dtype: torch.dtype) -> Pairs:
+    """Return products of what two heads write, from coordinates in the directions of each, summed over rows.
+
+    Entries are multiplied in a type of numbers, and summed in float64.
+    """
     basis = directions.mT.flatten(0, 1)
-    products = (basis @ basis.mT) * (unit.mT @ unit)
+    products = (basis @ basis.mT).to(dtype) * (coordinates.mT @ coordinates).to(dtype)
     of_heads = directions.shape[::2]
     return products.view(*of_heads, *of_heads).sum((1, 3), dtype=torch.float64)
 
@@ -73,10 +81,7 @@ def output_products(masked: MaskedAttention) -> Pairs:
     """Return scalar products of what two heads add to the stream (gain included), summed over rows."""
     directions, R = torch.linalg.qr(masked.attention.W_O.mT)
     written = torch.einsum("rhd,hed->rhe", _gained_contexts(masked), R).flatten(1)
-    basis = directions.mT.flatten(0, 1)
-    products = (basis @ basis.mT).double() * (written.mT @ written).double()
-    of_heads = directions.shape[::2]
-    return products.view(*of_heads, *of_heads).sum((1, 3))
+    return _products(directions, written, torch.float64)
 
 
 def output_totals(masked: MaskedAttention) -> Float[Tensor, "head d_model"]:

@@ -45,7 +45,10 @@ ARM_COLOURS = (
 )  # fmt: skip
 """Arm i of the document is drawn in colour i (mod 12)."""
 
-ESTIMATORS: dict[str, tuple[str, str, tuple[float, ...]]] = {
+LineStyle = tuple[str, str, tuple[float, ...]]
+"""A line in a legend: its name, colour and dashes."""
+
+ESTIMATORS: dict[str, LineStyle] = {
     "gd_eta1": ("GD, step 1", "#b4b8bf", (1, 3)),
     "gd_best": ("GD, best step", "#7d838c", (6, 3)),
     "debiased_gd_best": ("debiased GD, best step", "#22262b", (4, 2)),
@@ -72,7 +75,7 @@ GROUP_SHAPES = ("circle", "square", "triangle-up", "triangle-down", "cross")
 
 NO_GROUP_DASH = (1, 3)
 
-NGRAMS: dict[str, tuple[str, str, tuple[float, ...]]] = {
+NGRAMS: dict[str, LineStyle] = {
     "unigram": ("unigram model", "#b4b8bf", (1, 3)),
     "bigram": ("bigram model", "#22262b", (4, 2)),
     "entropy": ("entropy of the text", "#a07d4b", (8, 3, 2, 3)),
@@ -132,9 +135,6 @@ def config() -> dict[str, Any]:
 
 WIDTH = 1000
 """Width of a figure in pixels, axes and legends aside."""
-
-LineStyle = tuple[str, str, tuple[float, ...]]
-"""A line in a legend: its name, colour and dashes."""
 
 Datum = dict[str, Any]
 """A row of a chart's data: values by column."""

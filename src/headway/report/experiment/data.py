@@ -270,11 +270,13 @@ def arms_with(material: ReportData, metric: str) -> list[ArmResults]:
     return [arm for arm in material.arms if len(arm.final(metric))]
 
 
-def seed_rows(arms: Iterable[ArmResults], metric: str, column: str) -> Iterator[Datum]:
-    """Yield a row of a figure for each seed that has a final metric as one number."""
-    for arm in arms:
-        for seed, value in arm.by_seed(metric).items():
-            yield {"arm": arm.label, "seed": str(seed), column: value}
+def seed_rows(arms: Iterable[ArmResults], metric: str, column: str) -> list[Datum]:
+    """Return a row of a figure for each seed that has a final metric as one number."""
+    return [
+        {"arm": arm.label, "seed": str(seed), column: value}
+        for arm in arms
+        for seed, value in arm.by_seed(metric).items()
+    ]
 
 
 def solid_lines(arms: Iterable[ArmResults]) -> list[LineStyle]:

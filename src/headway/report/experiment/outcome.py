@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from headway.base.text import join
-from headway.report.charts.figure import WIDTH, Datum, Figure, colours_of_column, ends, grid, panel
+from headway.report.charts.figure import WIDTH, Datum, Figure, LineStyle, colours_of_column, ends, grid, panel
 from headway.report.charts.intervals import ENDS, SEEDS, arms_axis, over_seeds, points_with_intervals, strip
 from headway.report.charts.lines import Axis
 from headway.report.experiment.data import ArmResults, ReportData, arms_with, colours_of, seed_rows
@@ -23,7 +23,7 @@ class OutcomeMeasure:
     axis: str
     title: str
     sentence: str
-    references: Mapping[str, tuple[str, str, tuple[float, ...]]]
+    references: Mapping[str, LineStyle]
     one_seed: str
     label_width: int = 200
     """Pixels that the name of an arm may take."""
@@ -69,7 +69,7 @@ def _outcome_chart(
 ) -> Any:
     column, value = measure.column, f"{measure.column}:Q"
     summary = [_summary(arm, measure, one_seed=material.n_seeds == 1) for arm in arms]
-    seeds = list(seed_rows(arms, measure.metric, column))
+    seeds = seed_rows(arms, measure.metric, column)
     ticks = [tick for tick in ticks if tick["arm"] in {arm.label for arm in arms}]
     drawn = [row[column] for row in (*seeds, *ticks)]
     drawn += [row[end] for row in summary for end in ENDS]

@@ -53,7 +53,7 @@ def accuracies(material: ReportData) -> Figure | None:
         return None
     limits = [row for arm in arms for row in _limits(material, arm)]
     there = {name: colour for name, colour in LIMITS.items() if any(row["what"] == name for row in limits)}
-    seeds = list(seed_rows(arms, "accuracy", "accuracy"))
+    seeds = seed_rows(arms, "accuracy", "accuracy")
     medians = [{"arm": arm.label, "accuracy": float(np.median(arm.final("accuracy")))} for arm in arms]
     y = arms_axis([arm.label for arm in arms], labelLimit=LABELS, labelFontSize=12)
     x = Axis("accuracy", "share of correct answers", domain=[0, 1])

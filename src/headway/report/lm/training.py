@@ -6,7 +6,7 @@
 * `lane_use`: the data lane's share of the residual stream, before each layer and over training.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -54,7 +54,7 @@ def learning(material: ReportData) -> Figure | None:
     columns = _columns(material)
     several = len(columns) > 1
     width = (WIDTH - 60) // len(columns) - 62 if several else (WIDTH - 60) // 2 - 20
-    whole = _ends(rows, values(material).values())
+    whole = _ends(material, rows)
     style = keyed("what", _styles(material, whole), nested=False)
     x = Axis("x", "training tokens", scale={"nice": False, "zero": False}, ticks={"tickCount": 6, "format": "~s"})
     # Vega-Lite warns of a zero on a logarithmic axis, even of one that is refused.
@@ -114,7 +114,8 @@ def _sequences(material: ReportData) -> str:
     return f"the same {during:,} held-out sequences (final evaluation: {rest} sequences)"
 
 
-def _ends(rows: Rows, references: Iterable[float]) -> list[float]:
+def _ends(material: ReportData, rows: Rows) -> list[float]:
+    references = values(material).values()
     lows, highs = ([row[end] for row in rows] for end in ENDS)
     return [0.97 * min([*lows, *references]), 1.03 * max([*highs, *references])]
 

@@ -7,7 +7,7 @@
 * `estimates`: cheap estimates against exact effects, a panel for each estimate and kind.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,15 +41,13 @@ def ways(found: Ablation) -> Table:
     exact = found.exact
     rows = []
     for kind in KINDS:
-        low, high = map(float, interval(exact.joint[kind], exact.tokens))
-        joint = within(exact.joint_mean(kind), (low, high))
+        joint = within(exact.joint_mean(kind), interval(exact.joint[kind], exact.tokens))
         cells = (WAYS[kind], joint, percent(share_that_is_told(exact, kind)), _mattering(found, kind))
         rows.append(Row(cells=cells))
-    low, high = map(float, interval(exact.loss, exact.tokens))
+    loss = within(found.loss_nats, interval(exact.loss, exact.tokens))
     caption = (
-        f"The loss of the full model is {within(found.loss_nats, (low, high))} nats per token. Changes are in nats "
-        f"per token, with 95 % intervals over sequences. A head matters if its simultaneous "
-        f"interval lies outside ±{MATTERS} nats."
+        f"The loss of the full model is {loss} nats per token. Changes are in nats per token, with 95 % intervals over "
+        f"sequences. A head matters if its simultaneous interval lies outside ±{MATTERS} nats."
     )
     columns = ("heads are", "without any head", "sum of single effects", "heads that matter")
     return Table(columns=columns, rows=rows, caption=caption)
@@ -149,10 +147,14 @@ def interval_panels(
     """
     rows = [names[at] for at in order]
     drawn = {title: numbers[order] for title, numbers in panels.items()}
-    x = Axis("value", unit, domain=_domain(drawn.values()), ticks={"format": number, "tickCount": 5, "grid": True})
+    x = Axis("value", unit, domain=_domain(drawn), ticks={"format": number, "tickCount": 5, "grid": True})
     lines = [rule([0.0], x=x), rule([-matters, matters], x=x, dash=(2, 3))]
-    shown: list[Hint] = [("row:N", "", "head"), ("value:Q", ".3~g", said)]
-    shown += [("own0:Q", ".3~g", "from"), ("own1:Q", ".3~g", "to")]
+    shown: list[Hint] = [
+        ("row:N", "", "head"),
+        ("value:Q", ".3~g", said),
+        ("own0:Q", ".3~g", "from"),
+        ("own1:Q", ".3~g", "to"),
+    ]
     charts = []
     for place, (title, numbers) in enumerate(drawn.items()):
         table = [dict(zip(_COLUMNS, (name, *row), strict=True)) for name, row in zip(rows, numbers, strict=True)]
@@ -168,12 +170,10 @@ _COLUMNS = ("row", "value", "own0", "own1", "all0", "all1")
 _NAMES = {"ticks": False, "domain": False, "labelLimit": 160, "grid": True, "labelOverlap": False}
 
 
-def _domain(drawn: Iterable[np.ndarray]) -> list[float]:
-    """Return the ends of an axis that holds all finite values, and 0."""
-    values = np.concatenate([np.ravel(numbers) for numbers in drawn])
-    values = values[np.isfinite(values)]
-    room = 0.03 * float(np.ptp(values)) or 0.01
-    return [min(0.0, float(values.min())) - room, max(0.0, float(values.max())) + room]
+def _domain(drawn: Mapping[str, np.ndarray]) -> list[float]:
+    """Return the ends of an axis that holds all known values, and 0."""
+    values = np.nan_to_num(np.concatenate([*drawn.values()], axis=None))
+    return ends([0.0, *values.tolist()], beside=0.03)
 
 
 MOST = 40

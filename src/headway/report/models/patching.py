@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, filled, join, number
-from headway.causal.effects import Head, named
+from headway.causal.effects import Head, floats, named
 from headway.causal.patch_result import (
     MATTERS,
     HeadPaths,
@@ -304,7 +304,7 @@ def _shares(found: PatchedModel) -> dict[PatchSite, tuple[np.ndarray, np.ndarray
 def _cell(share: float, ends: np.ndarray) -> str:
     if not np.isfinite(ends).all():
         return percent(share)
-    return filled("{share:z.1%} ({interval:z.1%})", share=share, interval=tuple(map(float, ends)))
+    return filled("{share:z.1%} ({interval:z.1%})", share=share, interval=floats(ends))
 
 
 def _intervals(found: PatchedModel) -> str:
