@@ -15,7 +15,7 @@ import pytest
 from support import quadratic, stored
 
 from headway.errors import ResultsError
-from headway.execute.join import Deadline, Joining
+from headway.execute.join import Joining
 from headway.execute.sweep import ExecutionOptions, JoinedWorker
 from headway.execute.work import DONE, ELSEWHERE, FAILED
 from headway.store import checkpoint, lease
@@ -61,7 +61,7 @@ def test_what_had_failed_before_is_left_alone_and_what_fails_meanwhile_is_counte
 def test_when_it_is_time_it_stores_and_says_what_is_left(tmp_path, monkeypatch):
     monkeypatch.setenv("QUADRATIC_STEP_S", "0.005")
     directory = directory_of(tmp_path, steps=20_000)
-    left = work(joining(directory, until=Deadline(at=time.monotonic() + 3)))
+    left = work(joining(directory, until=time.monotonic() + 3))
     assert str(left) == "4 runs waiting"
     interrupted = [run for run in Store.open(directory).runs() if run.status == "interrupted"]
     assert len(interrupted) == 2

@@ -249,17 +249,14 @@ class Document(Spec):
 
     def _check_overrides(self) -> None:
         """Check the keys and labels of arms and controls."""
-        named = [
-            (f"{where}.{name}", value) for where in ("arms", "controls") for name, value in getattr(self, where).items()
-        ]
-        for where, value in named:
-            label = label_of(value or {}, "")
-            if not isinstance(label, str):
-                raise ValueError(f"{where}.label: {label!r} was given; a label is text, in quotes")
-            for key in value or {}:
-                allowed = (*RUN_SECTIONS, *OF_ARMS) if where.startswith("arms.") else (*RUN_SECTIONS, "label")
-                if key not in allowed:
-                    raise ValueError(f"{where}.{key}: {no_such_key(key, allowed)}")
+        for part, own in (("arms", OF_ARMS), ("controls", ("label",))):
+            for name, value in getattr(self, part).items():
+                label = label_of(value or {}, "")
+                if not isinstance(label, str):
+                    raise ValueError(f"{part}.{name}.label: {label!r} was given; a label is text, in quotes")
+                for key in value or {}:
+                    if key not in (*RUN_SECTIONS, *own):
+                        raise ValueError(f"{part}.{name}.{key}: {no_such_key(key, (*RUN_SECTIONS, *own))}")
         starts_of(self.arms)
 
 
@@ -461,7 +458,7 @@ def _holds(content: Any, path: str, value: Any) -> bool:
 
 
 def _is_set(path: str, paths: list[str]) -> bool:
-    return any(path == other or path.startswith(f"{other}.") or other.startswith(f"{path}.") for other in paths)
+    return any(f"{path}.".startswith(f"{other}.") or other.startswith(f"{path}.") for other in paths)
 
 
 def names_of(what: str, asked: str | Sequence[str], declared: Iterable[str]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ generators alone.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from headway.base import rng
 from headway.config.lm.model import Gpt2
-from headway.config.lm.task import TokensTask
+from headway.config.lm.task import SyntheticTask
 from headway.config.metrics import METRICS
 from headway.data.batch import MASKED, Batch, Examples
 from headway.errors import UserError, shortened
@@ -24,12 +24,12 @@ _ANY_MODEL = Gpt2(family="gpt-2", d_model=24, n_layers=2, n_positions=16, n_head
 """The model with which a task's claims about possible models are checked."""
 
 
-def broken(task: TokensTask, examples: Examples) -> str:
+def broken(task: SyntheticTask, examples: Examples) -> str:
     """Return a sentence on the first law that a task's examples break, with what to do; empty if they keep all."""
     given = getattr(task, "listed", None)
     listed = given.rows(np.arange(len(given.inputs))) if isinstance(given, Batch) else None  # nothing else changes it
     # A batch as large as the list of all inputs is the list; any other one is drawn.
-    size = LOOKED_AT - (getattr(task, "n_inputs", None) == LOOKED_AT)
+    size = LOOKED_AT - (task.n_inputs == LOOKED_AT)
     before = rng.shared_states()
     try:
         first, again = (examples.training_batch(7, 3, size) for _ in range(2))
@@ -53,8 +53,7 @@ def broken(task: TokensTask, examples: Examples) -> str:
         )
     if _same(first, other):
         return "another seed and step gave the same examples; take random numbers from the `random` that draw is given"
-    wrong = _wrong_list(task, listed) if listed else ""
-    return wrong or next(_promises(task), "")
+    return (_wrong_list(task, listed) if listed else "") or _wrong_bound(task)
 
 
 def raised(error: Exception) -> str:
@@ -79,23 +78,23 @@ def _wrong_list(task: Any, listed: Batch) -> str:
     return ""
 
 
-def _promises(task: Any) -> Iterator[str]:
-    """Yield a sentence for each bound of a task (`best_possible`, `by_chance`) that is not a value of its metric."""
-    if not hasattr(task, "by_chance"):
-        return
-    for name, promised, advice in (
-        ("best_possible", lambda: task.best_possible(_ANY_MODEL), 'measured metrics, such as {"accuracy": 0.75}'),
-        ("by_chance", lambda: {"accuracy": task.by_chance()}, "a share from 0 to 1, or None"),
-    ):
-        try:
-            bounds = promised()
-        except Exception as error:  # noqa: BLE001 - whatever a type of the user's raises is told
-            yield f"{name} raised {raised(error)}; let it give {advice}"
-            continue
-        if name == "by_chance" and bounds == {"accuracy": None}:
-            continue
-        if not isinstance(bounds, Mapping) or not all(_is_bound(*bound) for bound in bounds.items()):
-            yield f"{name} gave {shortened(repr(bounds))}; let it give {advice}"
+def _wrong_bound(task: SyntheticTask) -> str:
+    """Return a sentence on the first bound of a task (`best_possible`, `by_chance`) that is no value of its metric."""
+    name, advice = "best_possible", 'measured metrics, such as {"accuracy": 0.75}'
+    try:
+        bounds: Any = task.best_possible(_ANY_MODEL)
+        if _are_bounds(bounds):
+            name, advice = "by_chance", "a share from 0 to 1, or None"
+            bounds = {"accuracy": task.by_chance()}
+    except Exception as error:  # noqa: BLE001 - whatever a type of the user's raises is told
+        return f"{name} raised {raised(error)}; let it give {advice}"
+    if _are_bounds(bounds) or (name, bounds) == ("by_chance", {"accuracy": None}):
+        return ""
+    return f"{name} gave {shortened(repr(bounds))}; let it give {advice}"
+
+
+def _are_bounds(bounds: Any) -> bool:
+    return isinstance(bounds, Mapping) and all(_is_bound(*bound) for bound in bounds.items())
 
 
 def _is_bound(metric: str, value: Any) -> bool:
@@ -105,7 +104,7 @@ def _is_bound(metric: str, value: Any) -> bool:
     return 0 <= value <= 1 if metric == "accuracy" else math.isfinite(value)
 
 
-def _wrong_batch(task: TokensTask, batch: Any, n: int) -> str:
+def _wrong_batch(task: SyntheticTask, batch: Any, n: int) -> str:
     """Return a sentence unless this is a batch of n examples, of numbers of the right type, that asks for something."""
     if not isinstance(batch, Batch):
         return f"draw gave a {type(batch).__name__}; give a Batch(inputs=..., targets=...)"

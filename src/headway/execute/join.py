@@ -5,7 +5,7 @@ every other process, so no process has to know another. With nothing left to do,
 have grown. It leaves alone runs that failed before it came. It also leaves alone runs that failed in its own hands,
 even if the failure could not be written down.
 
-`Deadline` is the time at which a user's work ends: after a duration, or at a time of day.
+`deadline` is the time at which a user's work ends: after a duration, or at a time of day.
 """
 
 import errno
@@ -37,20 +37,8 @@ _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(s|min|m|h|d)\s*")
 _LONGEST_S = 10 * 365 * 86400.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Deadline:
-    """A moment by the clock of this process that nobody sets."""
-
-    at: float
-
-    @property
-    def left_s(self) -> float:
-        """Seconds until then; below zero afterwards."""
-        return self.at - time.monotonic()
-
-
-def deadline(text: str, now: datetime | None = None) -> Deadline:
-    """Until when one works.
+def deadline(text: str, now: datetime | None = None) -> float:
+    """Until when one works, by the clock of this process that nobody sets.
 
     Args:
         text: `1h50m` from now, `18:30` today, or `2026-11-23 08:00`.
@@ -71,7 +59,7 @@ def deadline(text: str, now: datetime | None = None) -> Deadline:
             raise UserError(f"until {given}: this is past, now is {now:%Y-%m-%d %H:%M}; give a later time, or 1h50m")
     if not 0 < seconds <= _LONGEST_S:
         raise UserError(f"until {given}: give a time above 0 and below ten years")
-    return Deadline(at=time.monotonic() + seconds)
+    return time.monotonic() + seconds
 
 
 def _time_of(text: str, now: datetime) -> datetime | None:
@@ -126,12 +114,12 @@ class Joining:
         directory: the results directory.
         options: the places, which are of this machine. `together` has no effect, and a message says so: batches are
             fixed when runs are made.
-        until: the deadline of the worker; None: the worker ends when nothing is left.
+        until: the deadline of the worker, as `deadline` returns it; None: the worker ends when nothing is left.
     """
 
     directory: Path
     options: ExecutionOptions = field(default_factory=ExecutionOptions)
-    until: Deadline | None = None
+    until: float | None = None
 
     def work(self, watch: Callable[[Generator[Snapshot]], object], tell: Callable[[str], object]) -> Left:
         """Work until nothing is left, or until it is time.
@@ -178,7 +166,7 @@ class Joining:
 
     @property
     def _is_time(self) -> bool:
-        return self.until is not None and self.until.left_s <= 0
+        return self.until is not None and time.monotonic() >= self.until
 
     def _work_on(
         self, todo: list[Run], watch: Callable[[Generator[Snapshot]], object], tell: Callable[[str], object]

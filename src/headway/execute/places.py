@@ -59,9 +59,12 @@ class WorkerOptions:
 
     def to_args(self) -> list[str]:
         """Return the words of the command line; an option at its default is left out."""
-        values = {option.name: getattr(self, option.name) for option in fields(self)}
-        defaults = {option.name: option.default for option in fields(self)}
-        return [word for name, value in values.items() if value != defaults[name] for word in (f"--{name}", str(value))]
+        words: list[str] = []
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if value != option.default:
+                words += [f"--{option.name}", str(value)]
+        return words
 
     @classmethod
     def from_args(cls, words: Sequence[str] | None) -> tuple[Path, "WorkerOptions"]:

@@ -24,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from headway.config.yaml import leaves
+from headway.config.yaml import differing, leaves
 from headway.errors import UserError
 
 
@@ -52,8 +52,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """
     old, new = leaves(before), leaves(now)
     unknown = {key for key in old.keys() ^ new.keys() if key.startswith("instruction_sets")}
-    differing = (key for key in sorted((old | new).keys() - unknown) if old.get(key) != new.get(key))
-    return [f"{key} {old.get(key)} -> {new.get(key)}" for key in differing]
+    return [f"{key} {old.get(key)} -> {new.get(key)}" for key in differing(old, new) if key not in unknown]
 
 
 def cores() -> int:

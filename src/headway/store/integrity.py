@@ -116,7 +116,13 @@ def damages(path: Path, contents: Mapping[str, Content], *, by_size: bool = Fals
     They are read whole, in a stream, unless they are judged by their sizes alone.
     """
     for name, content in contents.items():
-        if why := _why_not(path / name, content, by_size=by_size):
+        try:
+            why = content.why_not(path / name, by_size=by_size)
+        except FileNotFoundError:
+            why = "is missing"
+        except OSError as error:
+            why = f"cannot be read ({error.strerror})"
+        if why:
             yield f"{name} {why}"
 
 
@@ -127,16 +133,6 @@ def foreign(path: Path, sealed: Iterable[str]) -> list[str]:
     """
     present = {*all_step_files(path), *(name for name in READ if (path / name).exists())}
     return [f"{name} was not there when the run was finished" for name in sorted(present - set(sealed))]
-
-
-def _why_not(file: Path, content: Content, *, by_size: bool) -> str:
-    """Why a file is not what it must be; empty where it is."""
-    try:
-        return content.why_not(file, by_size=by_size)
-    except FileNotFoundError:
-        return "is missing"
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
 
 
 CHECKED = ".checked.json"

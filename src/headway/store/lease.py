@@ -380,8 +380,7 @@ class Lease:
     def _look(self) -> None:
         number = newest(self._directory)
         if number > self._number:
-            sight = seen(self._directory)
-            holder = sight.holder if sight else None
+            holder = last_holder(self._directory)
             who = f"process {holder.pid} on {holder.host}" if holder else "another process"
             raise LeaseLost(
                 f"{who} took over {self._directory.parent} after this process gave no sign of life for {STALE_S:.0f} "

@@ -18,6 +18,7 @@ from headway.base.identity import without
 from headway.base.text import command_line, listed
 from headway.config.own_program import FOLDER, is_kept
 from headway.config.plugins import check_kept
+from headway.config.yaml import differing
 from headway.errors import DeclarationError, ResultsError
 from headway.store import document, integrity, look_plans
 from headway.store.directory import Store
@@ -169,25 +170,23 @@ def differences(first: Run, metrics: Mapping[str, Any], contents: Mapping[str, C
         metrics: the metrics of the second result.
         contents: the contents of the second result's files, by path in the folder.
     """
-    mine = plain(dict(metrics))
-    names = sorted(name for name in first.metrics.keys() | mine.keys() if not name.endswith(PASSING))
-    differing = [name for name in names if first.metrics.get(name) != mine.get(name)]
+    names = [name for name in differing(first.metrics, plain(dict(metrics))) if not name.endswith(PASSING)]
     try:
         sealed = integrity.read(first.path, first.seal or "")
     except ResultsError:
-        return differing
+        return names
     # Files that hold times differ in two executions.
     same = [name for name in sealed.keys() & contents.keys() if name.endswith(_ARRAYS) or not name.startswith(_TIMES)]
-    return differing + sorted(name for name in same if sealed[name] != contents[name])
+    return names + sorted(name for name in same if sealed[name] != contents[name])
 
 
-def said(first: Run, execution: Mapping[str, Any], differing: list[str]) -> str:
-    """Return a sentence on a run that was finished twice; empty if both results are equal."""
-    if not differing:
+def said(first: Run, execution: Mapping[str, Any], names: list[str]) -> str:
+    """Return a sentence on a run that was finished twice and differs in what is named; empty if nothing is."""
+    if not names:
         return ""
     before, now = (without(one, *_OF_A_PLACE) for one in (first.execution, execution))
     hosts = f"{first.execution.get('host')} and {execution.get('host')}"
-    what = f"finished twice, on {hosts}, and {listed(differing)} differ"
+    what = f"finished twice, on {hosts}, and {listed(names)} differ"
     if changed := changes(before, now):
         return f"{what}; they were executed differently ({', '.join(changed)}), and the first result is kept"
     if ("instruction_sets" in before) != ("instruction_sets" in now):

@@ -23,9 +23,9 @@ _POLL_EVERY_S = 0.25
 
 @dataclass
 class _Seen:
-    """The last sight of a lease, and the time since its last change."""
+    """The mark of a lease when it was seen last, and the time since its last change."""
 
-    sight: Sight
+    mark: object
     at: float
     silent_s: float = 0.0
 
@@ -47,18 +47,14 @@ class Watch:
         if sight is None or sight.is_free:
             self._seen.pop(directory, None)
             return False
-        if self._look(directory, sight).silent_s <= leases.STALE_S:
-            return True
-        return not give_up(directory, sight)
-
-    def _look(self, directory: Path, sight: Sight) -> _Seen:
-        now, last = self._clock(), self._seen.get(directory)
-        if last is None or last.sight.mark != sight.mark:
-            last = self._seen[directory] = _Seen(sight, now)
+        now = self._clock()
+        last = self._seen.setdefault(directory, _Seen(sight.mark, now))
+        if last.mark != sight.mark:
+            last.mark, last.silent_s = sight.mark, 0.0
         else:
             last.silent_s += min(now - last.at, _LONGEST_GAP_S)
-            last.at = now
-        return last
+        last.at = now
+        return last.silent_s <= leases.STALE_S or not give_up(directory, sight)
 
 
 def take_patiently(directory: Path) -> Lease:

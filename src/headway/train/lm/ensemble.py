@@ -264,11 +264,9 @@ class Ensemble:
     ):
         self.stack, self._batches, self._joins = StackedParameters(modules), batches, joins
         self.adamw = _AdamW(self.stack, trainings, steps)
-        leaves = {f"module.{name}": leaf for name, leaf in self.stack.leaves.items()}
         self._grads = [self.stack.of(self.stack.grads, name) for name in self.stack.leaves]
-        self._recorded = RecordedStep(_Loss(_template(modules[0])), leaves, last)
+        self._recorded = RecordedStep(_template(modules[0]), self.stack.leaves, last)
         self.step, self.seconds = 0, 0.0
-        self._shared: tuple[Batch, Tensor, Tensor] | None = None
         self._interrupted: BaseException | None = None
 
     def advance(self, n: int) -> Float64[np.ndarray, "n member"]:
@@ -310,17 +308,13 @@ class Ensemble:
 
     def _tensors(self, step: int) -> tuple[Tensor, Tensor, int | None]:
         """Return the members' inputs and targets, and the axis along which they differ (None if all read the same)."""
-        first = self._batches(0, step)
-        if self._shared is not None and first is self._shared[0]:
-            return *self._shared[1:], None
-        drawn = [first, *(self._batches(member, step) for member in range(1, len(self.stack.rows)))]
-        device = self.stack.rows.device
-        if all(batch is first for batch in drawn):
-            # All inputs once: the same for every seed, and in every step.
-            self._shared = first, torch.from_numpy(first.inputs).to(device), torch.from_numpy(first.targets).to(device)
-            return *self._shared[1:], None
-        inputs, targets = np.stack([b.inputs for b in drawn]), np.stack([b.targets for b in drawn])
-        return torch.from_numpy(inputs).to(device), torch.from_numpy(targets).to(device), 0
+        drawn = [self._batches(member, step) for member in range(len(self.stack.rows))]
+        device, dim = self.stack.rows.device, None
+        inputs, targets = drawn[0].inputs, drawn[0].targets
+        # The same batch for every seed is that of all inputs once.
+        if any(batch is not drawn[0] for batch in drawn):
+            inputs, targets, dim = np.stack([b.inputs for b in drawn]), np.stack([b.targets for b in drawn]), 0
+        return torch.from_numpy(inputs).to(device), torch.from_numpy(targets).to(device), dim
 
 
 class Member:
@@ -387,24 +381,13 @@ class Member:
         self._taken, self._seconds = len(self._done), ensemble.seconds
 
 
-class _Loss(nn.Module):
-    """A model's loss as what a module does, which is what `functional_call` calls."""
-
-    def __init__(self, module: Transformer) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, inputs: Tensor, targets: Tensor, last: int | None) -> Tensor:
-        """The loss of a batch."""
-        return self.module.loss(inputs, targets, last)
-
-
 def _template(module: Transformer) -> Transformer:
-    """Return a model of equal shape, whose attention torch can compute for many models at once."""
+    """Return a model of equal shape that gives its loss, and whose attention torch can compute for many at once."""
     template = Transformer(module.model, module.vocab_size, module.weights()).to(next(module.parameters()).device)
     for part in template.modules():
         if isinstance(part, Attention):
             part.attend = attend_of_many
+    template.forward = template.loss  # type: ignore[assignment, method-assign]  # which is what `functional_call` calls
     return template
 
 
