@@ -420,7 +420,7 @@ def carry_out(
     files = {file for arm in experiment.selected for file in arm.resolved_spec.task.read_files}
     with stored(path):
         with where.site(path, here, uses_gpu=uses_gpu, files=files, tell=tell) as site:
-            store, runs, trained = _trained(experiment, out, goal, site, where.together, tell, watch)
+            store, runs, trained = _trained(experiment, path, goal, site, where.together, tell, watch)
         tell("comparing ...")
         results = write(store)
         show(store, results)
@@ -466,7 +466,7 @@ def about_comparisons(experiment: Experiment, path: Path, *, adds_seeds: bool = 
 
 def _trained(
     experiment: Experiment,
-    out: Path | None,
+    path: Path,
     goal: "Until | None",
     site: "Executors",
     together: str | int,
@@ -477,7 +477,7 @@ def _trained(
     from headway.adaptive.until import PlanContext
     from headway.execute.sweep import run_all
 
-    path, making = out or experiment.directory, Making.at(site.slots, together)
+    making = Making.at(site.slots, together)
 
     def train(pairs: Iterable[tuple[Arm, int]]) -> None:
         runs = Store.with_runs(path, experiment, experiment.with_ancestors(pairs), making)[1]
@@ -485,7 +485,7 @@ def _trained(
 
     context = PlanContext(experiment=experiment, path=path, run=train, tell=tell)
     plan, first = (None, experiment) if goal is None else goal.begin(context)
-    store, runs = prepare(first, out, site.slots, tell, together)
+    store, runs = prepare(first, path, site.slots, tell, together)
     trained = any(run.status != "done" for run in runs)
     if goal is None or plan is None:
         watch(run_all(runs, site.places))

@@ -272,7 +272,7 @@ def test_arms_that_were_timed_on_another_machine_are_timed_again_only_when_asked
     (tmp_path / "results/timings").mkdir()
     for run in runs:
         execution = {"host": "elsewhere", "processor": "another", "versions": {"headway": "0"}, "threads": 4}
-        content = signed({"id": timing._id(run), "execution": execution, "others": 0.0, "step_s": 0.1})
+        content = signed({"id": run.spec.at_seed(0).id, "execution": execution, "others": 0.0, "step_s": 0.1})
         timing.timing_file(tmp_path / "results", run.name).write_text(json.dumps(content))
     fail = (sys.executable, "-c", "raise SystemExit(1)")
     assert timed(tmp_path / "results", runs, fail) == []

@@ -123,7 +123,7 @@ def xray(
     from headway.analysis.xray import xray as measure
     from headway.report.models.xray import layers, xray_page
 
-    check_out(out, draws=out is not None or not as_json)
+    check_out(out, as_json=as_json)
     _run_plugins(plugin)
     found = measure(
         checkpoint,
@@ -186,7 +186,7 @@ def ablate(
     from headway.analysis.ablate import ablate as measure
     from headway.report.models.ablation import ablation_page, ways
 
-    check_out(out, draws=out is not None or not as_json)
+    check_out(out, as_json=as_json)
     found = measure(
         checkpoint,
         text=text,
@@ -340,7 +340,7 @@ def patch(
     from headway.analysis.text_pairs import text_or_lines
     from headway.report.models.patching import most_restoring, patch_page
 
-    check_out(out, draws=out is not None or not as_json)
+    check_out(out, as_json=as_json)
     texts = {"clean": clean, "corrupted": corrupted, "answer": answer, "wrong": wrong}
     given = {name: None if text is None else text_or_lines(text, f"--{name}") for name, text in texts.items()}
     found = patch_texts(

@@ -316,7 +316,7 @@ def print_verdict_table(results: "Results", form: "TableFormat") -> None:
     say(table.written(form), end="")
 
 
-def check_out(out: Path | None, *, draws: bool = True) -> None:
+def check_out(out: Path | None, *, as_json: bool = False) -> None:
     """Raise UserError if figures that are asked for cannot be drawn, or the output cannot be written afterwards.
 
     Raises:
@@ -326,7 +326,7 @@ def check_out(out: Path | None, *, draws: bool = True) -> None:
 
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"--out {out}: this is a file; give a folder, which may be new")
-    if draws:
+    if out is not None or not as_json:
         check_drawable()
     said = f"--out {out}" if out is not None else "the page would go to results/, and"
     check_writable(Path("results") if out is None else out, said)

@@ -9,6 +9,7 @@ The document says which arm each arm starts from. The laboratory of the arm deci
 import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
@@ -368,8 +369,7 @@ def meant_for(settings: Iterable[str], arms: Mapping[str, Any], message: str) ->
     """
     sentences = []
     for path in (setting.partition("=")[0] for setting in settings):
-        keys = path.split(".")
-        parts = [".".join(keys[: n + 1]) for n in range(1, len(keys))]
+        parts = list(accumulate(path.split("."), "{}.{}".format))[1:]
         own = {arm: part for arm in arms for part in parts if _of_its_own(part, path, arms[arm])}
         if own and any(f"{part}: " in message for part in parts):
             places = listed(f"arms.{arm}.{place}=..." for arm, place in own.items())
@@ -447,8 +447,7 @@ def _parsed(setting: str, document: Mapping[str, Any]) -> tuple[str, Any]:
 
 def _settable(path: str, content: Any) -> str:
     """Return the path of a setting; a list is set as a whole, so a path into a list ends at the list."""
-    keys = path.split(".")
-    parts = [".".join(keys[: at + 1]) for at in range(len(keys))]
+    parts = accumulate(path.split("."), "{}.{}".format)
     return next((part for part in parts if isinstance(_at(part, content), list)), path)
 
 

@@ -44,6 +44,7 @@ def text_of(value: Value) -> str:
 class CommandTask(Task):
     """A training command, and how Headway reads its metrics."""
 
+    n_ctx: ClassVar[None] = None
     kind: Literal["command"]
     run: str
     """the command; Headway fills in `{seed}`, `{run}` (the run's folder) and each `{NAME}` of `values` as arguments"""
@@ -72,11 +73,6 @@ class CommandTask(Task):
     def title(self) -> str:
         """The program, as sentences name it."""
         return shortened(_PLACE.split(self.run)[0].partition(" -")[0].strip())
-
-    @property
-    def n_ctx(self) -> int | None:
-        """None: what a command reads is not known."""
-        return None
 
     @property
     def places(self) -> set[str]:

@@ -209,6 +209,8 @@ class InContextModel(Spec):
 class OneLayer(InContextModel):
     """One layer: the sum over heads of O_h V_h Z softmax(Z^T K_h^T Q_h z_q / sqrt(d_x + d_y))."""
 
+    n_layers: ClassVar[int] = 1
+    tied: ClassVar[bool] = False
     family: Literal["icl"]
     n_out: PositiveInt | None = None
     """number of rows of O, which must equal the number of outputs; null: the width of a token, whose y entries are the
@@ -218,6 +220,7 @@ class OneLayer(InContextModel):
 class Stack(InContextModel):
     """Causal layers over (z_1, ..., z_L, z_q) and a final linear map to the outputs."""
 
+    n_out: ClassVar[None] = None
     family: Literal["icl-stack"]
     n_layers: PositiveInt
     """number of layers"""
@@ -279,7 +282,7 @@ def parameters_by_part(task: RegressionTask, model: IclModel) -> dict[str, int]:
     """Return the number of trained parameters by part: Q, K, V, O, and the rest."""
     heads, width = model.n_heads, task.d_token
     one = isinstance(model, OneLayer)
-    layers = 1 if isinstance(model, OneLayer) or model.tied else model.n_layers
+    layers = 1 if model.tied else model.n_layers
     square = layers * heads * width * width
     parameters = {"Q": square, "K": square, "V": square, "O": layers * heads * _rows(task, model) * width}
     if not one:
@@ -296,7 +299,7 @@ def forward_flops(task: RegressionTask, model: IclModel) -> int:
     last layer only the query looks; in lower layers every token looks at those before it.
     """
     width, length = task.d_token, task.n_pairs
-    depth = 1 if isinstance(model, OneLayer) else model.n_layers
+    depth = model.n_layers
     looking = 1 + (depth - 1) * (length + 1)
     seen = length + (depth - 1) * (length + 1) * length // 2
     final = 0 if isinstance(model, OneLayer) else 2 * task.d_y * width
@@ -322,7 +325,7 @@ def _prompt_bytes(task: RegressionTask) -> int:
 
 def _rows(task: RegressionTask, model: IclModel) -> int:
     """Return the rows of O: a whole token, or the outputs."""
-    return task.d_y if isinstance(model, OneLayer) and model.n_out is not None else task.d_token
+    return task.d_token if model.n_out is None else task.d_y
 
 
 class IclRun(RunSpec):
@@ -349,9 +352,10 @@ class IclRun(RunSpec):
         numbers = sum(parameters_by_part(self.task, self.model).values())
         batch = self.training.batch_size * (self.task.n_pairs + 1) * width
         check_numbers(numbers, batch, "task.d_x, task.d_y, model.n_heads or model.n_layers")
-        n_out = self.model.n_out if isinstance(self.model, OneLayer) else None
-        if n_out not in (None, self.task.d_y):
-            raise ValueError(f"model.n_out is {n_out} but task.d_y is {self.task.d_y}; make them equal, or n_out null")
+        if self.model.n_out not in (None, self.task.d_y):
+            raise ValueError(
+                f"model.n_out is {self.model.n_out} but task.d_y is {self.task.d_y}; make them equal, or n_out null"
+            )
 
     @cached_property
     def budget(self) -> Budget:

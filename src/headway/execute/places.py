@@ -304,11 +304,6 @@ class PersistentPlace(_OfThisMachine):
     place: LocalPlace
     _served: _Served | None = field(default=None, repr=False)
 
-    @property
-    def slot(self) -> Slot:
-        """The share."""
-        return self.place.slot
-
     def start(self, run: Path, *, log: Path, options: Sequence[str] = ()) -> LastingWorker | LocalWorker:
         """Tell the process a run; one that has options gets a process of its own.
 

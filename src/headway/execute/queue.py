@@ -73,8 +73,12 @@ class Queue(Generic[Item]):
             places: the current places; there may be more or fewer than at the last poll.
         """
         for item, begun in list(self._begun.items()):
-            if (code := begun.worker.ended) is not None:
-                self._collect(item, code)
+            if (code := begun.worker.ended) is None:
+                continue
+            del self._begun[item]
+            self._busy.discard(id(begun.place))
+            if not self._has_settled(item, code):
+                heapq.heappush(self._waiting, (-self._work[item], self._order[item], item))
         if self._waiting:
             self._fill_all(places)
         return bool(self._waiting or self._begun)
@@ -90,14 +94,13 @@ class Queue(Generic[Item]):
                     return
                 wanted = None if wanted is None else wanted - 1
                 continue
-            wanted = self._beginnable() if wanted is None else wanted
+            if wanted is None:
+                # Items that wait for nothing but a place, as far as it matters for a poll.
+                beginnable = (item for *_, item in self._waiting if self._may_begin(item))
+                wanted = len(list(islice(beginnable, _ASKED_AT_ONCE)))
             if wanted > 0:
                 place.make_ready()
                 wanted -= 1
-
-    def _beginnable(self) -> int:
-        """How many items wait for nothing but a place, as far as it matters for a poll."""
-        return sum(1 for _ in islice((item for *_, item in self._waiting if self._may_begin(item)), _ASKED_AT_ONCE))
 
     def stopped(self) -> None:
         """Collect those that have ended when all were asked to; nothing comes back."""
@@ -129,13 +132,6 @@ class Queue(Generic[Item]):
         finally:
             for entry in later:
                 heapq.heappush(self._waiting, entry)
-
-    def _collect(self, item: Item, code: int) -> None:
-        place = self._begun.pop(item).place
-        if place is not None:
-            self._busy.remove(id(place))
-        if not self._has_settled(item, code):
-            heapq.heappush(self._waiting, (-self._work[item], self._order[item], item))
 
 
 def seconds_of_all(left: Sequence[float], works: Sequence[bool], workers: int) -> float:

@@ -164,37 +164,26 @@ def ray_cluster(address: str) -> Iterator["RayCluster"]:
     Raises:
         UserError: when Ray is not installed, or no cluster answers there.
     """
-    ray = _ray()
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ImportError:
+        raise UserError("ray: Ray is not installed; `pip install 'headway[ray]'` installs it") from None
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        has_token = _connect(ray, address)
+        has_token = check(address)
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="error", configure_logging=True)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise UserError(
+                f"ray {shortened(address)}: {error}; check that it is a Ray cluster of the same version"
+            ) from None
         for number, handler in before.items():  # Ray takes SIGTERM, and would end without storing anything
             with contextlib.suppress(ValueError):
                 signal.signal(number, handler)
         yield RayCluster(ray, has_token=has_token)
     finally:
         ray.shutdown()
-
-
-def _ray() -> Any:
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import ray
-    except ImportError:
-        raise UserError("ray: Ray is not installed; `pip install 'headway[ray]'` installs it") from None
-    return ray
-
-
-def _connect(ray: Any, address: str) -> bool:
-    """Join the Ray at an address; return whether it lets in only who has its token."""
-    has_token = check(address)
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level="error", configure_logging=True)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise UserError(
-            f"ray {shortened(address)}: {error}; check that it is a Ray cluster of the same version"
-        ) from None
-    return has_token
 
 
 def package_hash(folder: Path) -> str:

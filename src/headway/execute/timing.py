@@ -118,7 +118,7 @@ def time_steps(path: Path, open_study: OpenStudy, into: Path) -> int:
         "schema": SCHEMA,
         "others": round(others, 2),
         "arm": run.name,
-        "id": _id(run),
+        "id": spec.at_seed(0).id,  # that of the arm, whatever the seed
         "step_s": step_s,
         "step_s_range": [min(seconds), max(seconds)],
         "n_steps": len(seconds),
@@ -137,18 +137,13 @@ def _is_timed(directory: Path, run: Run, place: LocalPlace, *, anywhere: bool) -
         timing = measured(read_timing(timing_file(directory, run.name)) or {})
         then: Mapping[str, Any] = timing["execution"]
         here = _where(then, then["threads"]) == _where(surroundings(), place.whole.slot.threads)
-        return timing["step_s"] is not None and timing["id"] == _id(run) and (anywhere or here)
+        return timing["step_s"] is not None and timing["id"] == run.spec.at_seed(0).id and (anywhere or here)
     except (KeyError, TypeError):
         return False
 
 
 def _where(execution: Mapping[str, Any], threads: int) -> tuple[Any, ...]:
     return execution["host"], execution["processor"], execution["versions"]["headway"], threads
-
-
-def _id(run: Run) -> str:
-    """The id of an arm, whatever the seed."""
-    return run.spec.model_copy(update={"seed": 0}).id
 
 
 def _time(directory: Path, run: Run, place: LocalPlace) -> bool:

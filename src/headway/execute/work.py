@@ -35,7 +35,7 @@ from headway.store.batches import explain_out_of_memory, is_out_of_memory
 from headway.store.checkpoint import Checkpoint
 from headway.store.environment import changes, processor_seconds, surroundings
 from headway.store.lease import Lease, LeaseHeld, release_left
-from headway.store.run import Failure, Run, Status, read, update
+from headway.store.run import Failure, Run, read, update
 from headway.store.run_writer import RunWriter
 from headway.store.storage import exit_code, is_of_storage, what_blocks
 from headway.store.storage import outcome as outcome_of_storage
@@ -135,36 +135,35 @@ class OwnedRun:
         try:
             yield from self._work(open_study)
         except Stop as stop:
-            return self._ended(STOPPED, "interrupted", f"stopped {stop}; run again to resume")
+            return self._ended(STOPPED, f"stopped {stop}; run again to resume")
         except LeaseLost as lost:
             _say(str(lost))
             return ELSEWHERE
         except Diverged as error:
             rate = self._run.config["training"].get("learning_rate")
             sentence = f"{error}; lower training.learning_rate (it is {rate})"
-            return self._ended(FAILED, "failed", sentence, "diverged")
+            return self._ended(FAILED, sentence, "diverged")
         except HeadwayError as error:
-            return self._ended(FAILED, "failed", str(error))
+            return self._ended(FAILED, str(error))
         except Exception as error:  # noqa: BLE001 - whatever a study raises is the outcome of this run
             if blocked := what_blocks(self._run.path, error):
-                return self._ended(FAILED, "failed", blocked)
+                return self._ended(FAILED, blocked)
             _say(traceback.format_exc())
             if isinstance(error, OSError) and is_of_storage(error, self._run.path):
-                return self._ended(exit_code(error), "failed", outcome_of_storage(self._run.path, error))
+                return self._ended(exit_code(error), outcome_of_storage(self._run.path, error))
             if is_out_of_memory(error):
-                return self._ended(FAILED, "failed", explain_out_of_memory(self._run))
-            return self._ended(FAILED, "failed", f"{type(error).__name__}: {error}; log.txt says where")
+                return self._ended(FAILED, explain_out_of_memory(self._run))
+            return self._ended(FAILED, f"{type(error).__name__}: {error}; log.txt says where")
         return DONE
 
     def stopped_before(self, step: int) -> int:
         """Record that the run was stopped while it waited to join its batch, and return the exit code."""
         how = self._stop_request.fulfilled()
-        return self._ended(
-            STOPPED, "interrupted", f"stopped {how}, before its batch came to step {step}; run again to resume"
-        )
+        return self._ended(STOPPED, f"stopped {how}, before its batch came to step {step}; run again to resume")
 
-    def _ended(self, code: int, status: Status, message: str, failure: Failure | None = None) -> int:
+    def _ended(self, code: int, message: str, failure: Failure | None = None) -> int:
         _say(message)
+        status = "interrupted" if code == STOPPED else "failed"
         try:
             update(self._run, self._lease, status=status, message=message, failure=failure)
         except LeaseLost as lost:
@@ -208,9 +207,11 @@ class OwnedRun:
         }
         if self._was_finished(metrics, notes):
             return
-        self._run = update(
-            self._run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics), seal=self._sealed()
-        )
+        contents = {**self._contents, **self._stored()}
+        self._lease.check()
+        seal = integrity.write(self._run.path, contents)  # before run.json marks the run as done
+        message = "; ".join(notes)
+        self._run = update(self._run, self._lease, status="done", message=message, metrics=plain(metrics), seal=seal)
 
     def _train(self, study: Study, writer: RunWriter) -> Generator[bool, None, float]:
         """Train, record and store, an event at a time; returns the seconds spent in steps.
@@ -260,16 +261,13 @@ class OwnedRun:
             metrics = {"wall_s": counted["wall_s"], **event.metrics}
             tell(writer.record(event.step, metrics, event.arrays, event.samples))
         stop = self._stop_request.stop
-        if (event.step > self._first or is_last) and (stop or self._is_due(event, is_last)):
+        is_late = time.perf_counter() - self._stored_at >= CHECKPOINT_EVERY_S
+        # Not just before a milestone at this step, which may be due too.
+        is_due = not _is_measuring(event) and (is_last or is_late)
+        if (event.step > self._first or is_last) and (stop or is_due):
             self._store(event, study, writer)
         if stop:
             raise self._stop_request.fulfilled(f"at step {event.step}")
-
-    def _is_due(self, event: Event, is_last: bool) -> bool:
-        """Return whether to store a checkpoint now; not just before a milestone at this step, which may be due too."""
-        if _is_measuring(event):
-            return False
-        return is_last or time.perf_counter() - self._stored_at >= CHECKPOINT_EVERY_S
 
     def _store(self, event: Event, study: Study, writer: RunWriter) -> None:
         checkpoint = Checkpoint(
@@ -304,12 +302,6 @@ class OwnedRun:
         self._lease.check()
         write_text(self._run.path / name, text)
         self._contents[name] = Content.of(text.encode())
-
-    def _sealed(self) -> str:
-        """Seal the folder, before its run.json marks it as done, and return the digest of the seal."""
-        stored = self._stored()
-        self._lease.check()
-        return integrity.write(self._run.path, {**self._contents, **stored})
 
     def _stored(self) -> dict[str, Content]:
         """Return the content of the checkpoint files, and of what a command has made in its folder."""

@@ -233,12 +233,11 @@ def is_own(folder: Path) -> bool:
         UserError: when it has no config.json, or that is no JSON.
     """
     config = config_of(folder)
-    architecture = architectures.ARCHITECTURES.get(config.get("model_type", ""))
-    if architecture is None or _OTHER_HEAD.search(next(iter(named_architectures(config)), "")):
+    is_known = config.get("model_type") in architectures.ARCHITECTURES
+    if not is_known or _OTHER_HEAD.search(next(iter(named_architectures(config)), "")):
         return False
     try:
-        with _in_config(folder):
-            architecture.read(config)
+        check_own(folder)
     except UserError as error:
         return not isinstance(error, architectures.NotOurs)  # opening it reports any other
     return True

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from headway.hf.read import CONVERTED, converted
-from headway.hf.recorder import AttentionRecorder, Call, check_tokens, inputs_of, recorded_pass, traceable
+from headway.hf.recorder import AttentionRecorder, Call, by_input, check_tokens, inputs_of, recorded_pass, traceable
 from headway.models import redraw
 from headway.models.redraw import Redrawable, Role, drawn_weight
 from headway.models.trace import AttentionTrace, PlainWeights, SomeQueries, Trace
@@ -52,7 +52,7 @@ class _Part:
     @property
     def weight(self) -> Float[Tensor, "output d_model"]:
         """The rows of the weight: an output is a row of a Linear's weight, and a column of a Conv1D's."""
-        return _by_output(self.map.weight, self.map)[self.outputs]
+        return by_input(self.map.weight, self.map).T[self.outputs]
 
     @property
     def bias(self) -> Float[Tensor, " output"] | None:
@@ -63,10 +63,6 @@ class _Part:
     def role(self) -> Role:
         """The role by which `drawn_weight` decides what stays of the map."""
         return "values" if self.name == "v" else "reads"
-
-
-def _by_output(weight: Tensor, of: nn.Linear) -> Tensor:
-    return weight if isinstance(of, nn.Linear) else weight.T
 
 
 def _parts(recorded: AttentionRecorder, at: int) -> list[_Part]:
@@ -208,7 +204,7 @@ def _parameters(call: Call, parts: list[_Part], draw: int, place: str) -> Mappin
     """Return the parameters of an attention's linear maps, drawn anew part by part."""
     drawn_arrays: dict[str, Tensor] = {}
     for name, module in _maps(call).items():
-        weight = _by_output(module.weight, module).clone()
+        weight = by_input(module.weight, module).T.clone()
         bias = None if module.bias is None else module.bias.clone()
         for part in parts:
             if part.map is not module:
@@ -216,7 +212,7 @@ def _parameters(call: Call, parts: list[_Part], draw: int, place: str) -> Mappin
             weight[part.outputs] = drawn_weight(part.weight, draw, f"{place}.{part.name}.weight", part.role)
             if bias is not None:
                 bias[part.outputs] = drawn_weight(bias[part.outputs], draw, f"{place}.{part.name}.bias")
-        drawn_arrays[f"{name}.weight"] = _by_output(weight, module)
+        drawn_arrays[f"{name}.weight"] = by_input(weight.T, module)
         if bias is not None:
             drawn_arrays[f"{name}.bias"] = bias
     return drawn_arrays

@@ -73,7 +73,7 @@ class InContextAttention(nn.Module):
         self.register_buffer("causal", _causal(task.n_pairs), persistent=False)
         self.model = model
         self.d_y = task.d_y
-        self.n_layers = model.n_layers if isinstance(model, Stack) else 1
+        self.n_layers = model.n_layers
         self.residual = isinstance(model, Stack) and model.residual
         self.attend_self = isinstance(model, Stack) and model.attend_self
 

@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from headway.base import rng
-from headway.config.regression import IclModel, OneLayer, RegressionTask, Stack
+from headway.config.regression import IclModel, RegressionTask, Stack
 
 Weights = dict[str, np.ndarray]
 
@@ -34,8 +34,8 @@ def weight_shapes(model: IclModel, task: RegressionTask) -> dict[str, tuple[int,
     """
     width = task.d_token
     stack = isinstance(model, Stack)
-    layers = model.n_layers if isinstance(model, Stack) and not model.tied else 1
-    rows = model.n_out if isinstance(model, OneLayer) and model.n_out is not None else width
+    layers = 1 if model.tied else model.n_layers
+    rows = model.n_out or width
     shapes: dict[str, tuple[int, ...]] = {f"W_{name}": (layers, model.n_heads, width, width) for name in "QKV"}
     shapes["W_O"] = (layers, model.n_heads, rows, width)
     if stack:
@@ -76,7 +76,7 @@ def _identities(model: IclModel) -> dict[str, np.ndarray]:
     """Return the matrices that an init makes multiples of the identity, with the factor of each head."""
     ones = np.ones(model.n_heads)
     if model.init == "small_id":
-        square = "" if isinstance(model, OneLayer) and model.n_out is not None else "O"
+        square = "O" if model.n_out is None else ""
         return {f"W_{name}": 1e-6 * ones for name in "QKV" + square}
     if model.init == "small_id_qk":
         return {"W_Q": 1e-4 * ones, "W_K": 1e-4 * ones}

@@ -495,13 +495,8 @@ def asked_in(directory: Path, *, plugins: Iterable[str | Path] = (), changed: It
     if doubt := document.doubt(directory):
         raise ResultsError(doubt)
     pairs = set[document.Name]().union(*document.runs_of(directory), document.there(directory))
-    arms = tuple(arm for arm in experiment.arms if any(arm.full_name == name for name, _ in pairs))
-    if not arms:
+    names = [arm.full_name for arm in experiment.arms if arm.full_name in dict(pairs)]
+    if not names:
         return experiment
-    return replace(
-        experiment,
-        selected=arms,
-        seeds=tuple(sorted({seed for _, seed in pairs})),
-        crossed=tuple(dict.fromkeys(arm.control for arm in arms if arm.control is not None)),
-        only=frozenset(pairs),
-    )
+    seeds = tuple(sorted({seed for _, seed in pairs}))
+    return replace(experiment.among(names), seeds=seeds, only=frozenset(pairs))

@@ -89,7 +89,7 @@ def record(
     Raises:
         OSError: when it cannot be written.
     """
-    if not (directory / FILE).exists() or doubt(directory):
+    if not is_sound(directory):
         return
     before = named(directory), runs_of(directory)[1]
     runs, aside = _changed(directory, asked, dropped)
@@ -221,7 +221,7 @@ def note(directory: Path, name: str, states: Sequence[State]) -> None:
     Raises:
         OSError: when it cannot be written.
     """
-    if (directory / FILE).exists() and not doubt(directory):
+    if is_sound(directory):
         known_states = {**anchors(directory), name: list(dict.fromkeys(states))}
         _change(directory, {LOOKS: {name: states for name, states in known_states.items() if states != [None]}})
 
@@ -268,7 +268,7 @@ def measured(timing: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def timings_of_arms(directory: Path) -> dict[str, dict[str, Any] | None]:
     """Return every timing of a directory, by the full name of its arm; None for a damaged or missing timing."""
-    there = {file.stem: read_timing(file) for file in files.entries(files.inside(directory, "timings"), "*.json")}
+    there = {name: read_timing(timing_file(directory, name)) for name in _timings(directory)}
     return {**dict.fromkeys(timed_arms(directory)), **there}
 
 
@@ -321,9 +321,8 @@ def state_of(file: Path) -> State:
 
 def _kept(directory: Path, experiment: "Experiment", asked: Iterable[Name]) -> dict[str, Any]:
     """The note of a document that is written now; what the former note said stays, unless it is damaged."""
-    is_intact = (directory / FILE).exists() and not doubt(directory)
     looks, present = dict(anchors(directory)), [look_file(directory, name) for name in looks_there(directory)]
-    looks |= {file.stem: [state_of(file)] for file in present if not is_intact and signed_json(file)}
+    looks |= {file.stem: [state_of(file)] for file in present if not is_sound(directory) and signed_json(file)}
     arms = {arm.full_name for arm in experiment.arms}
     runs, aside = ({run for run in found if run[0] in arms} for found in _changed(directory, asked))
     noted = {
@@ -366,6 +365,11 @@ def _read_note(text: str) -> Mapping[str, Any]:
     except (DeclarationError, TypeError, KeyError):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def is_sound(directory: Path) -> bool:
+    """Return whether there is a document, and it is as it was written."""
+    return (directory / FILE).exists() and not doubt(directory)
 
 
 def doubt(directory: Path) -> str:

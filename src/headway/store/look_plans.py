@@ -139,7 +139,7 @@ def why_not(directory: Path, name: str) -> str:
 
 def _is_strange(directory: Path, file: Path) -> bool:
     """Return whether a file that the document does not know is damaged, or was put there by others."""
-    if (directory / document.FILE).exists() and not document.doubt(directory):
+    if document.is_sound(directory):
         return True
     content = files.kept_json(file)  # its reader reports what cannot be read
     return isinstance(content, dict) and not is_as_signed(content)

@@ -40,7 +40,10 @@ class RunWriter:
         lease.check()
         for directory in (path, *(files.inside(path, name) for name in OF_STEPS)):
             files.sweep(directory)
-        self.resumed, self.recoveries = _resumable(path, run)
+        self.resumed, damages = checkpoint.load(path / "checkpoint", run, partial(_why_not, path))
+        self.recoveries = list(dict.fromkeys(damages))
+        if damages:
+            self.recoveries.append(f"resuming from step {self.resumed.step if self.resumed else 0}")
         self._of_steps = _cut_steps(path, self.resumed)
         for name in _LINE_FILES:
             _cut_lines(path / name, self.resumed)
@@ -76,8 +79,12 @@ class RunWriter:
         self._lease.check()
         if arrays:
             self._keep(step_file(self._path, "heads", step), arrays)
+        if samples and "samples.jsonl" not in self._lines:
+            # Opened before the look at the lease: who takes over from here on has cut it into a new file.
+            self._lines["samples.jsonl"] = _Lines(self._path / "samples.jsonl")
+            self._lease.check()
         for sample in samples:
-            self._write_sample({"step": step, **sample})
+            self._lines["samples.jsonl"].append({"step": step, **sample})
         line = {"step": step, **metrics}
         self._lines["metrics.jsonl"].append(line)
         return line
@@ -111,13 +118,6 @@ class RunWriter:
             lines.sync()
         checkpoint.save(self._path / "checkpoint", replace(state, run=self._run, records=self.contents))
 
-    def _write_sample(self, sample: Mapping[str, Any]) -> None:
-        if "samples.jsonl" not in self._lines:
-            # Opened before the look at the lease: who takes over from here on has cut it into a new file.
-            self._lines["samples.jsonl"] = _Lines(self._path / "samples.jsonl")
-            self._lease.check()
-        self._lines["samples.jsonl"].append(sample)
-
 
 class _Lines:
     """A file of lines that grows, and the hash of what it must hold."""
@@ -149,14 +149,6 @@ class _Lines:
     def _count(self, data: bytes) -> None:
         self._hash.update(data)
         self._n_bytes += len(data)
-
-
-def _resumable(path: Path, run: str) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint of a run beside which the records stand, and what was wrong with anything newer."""
-    newest, damages = checkpoint.load(path / "checkpoint", run, partial(_why_not, path))
-    if damages:
-        damages = [*dict.fromkeys(damages), f"resuming from step {newest.step if newest else 0}"]
-    return newest, damages
 
 
 def stored_step(path: Path, run: str) -> int:

@@ -175,7 +175,8 @@ def train(study: Study, *, steps: int, log_every: int, begun: Unrecorded | None 
     if trainer.step == 0:
         yield _milestone(study, pace, [])
     while since < steps:
-        target = _next_milestone(study.measures, since, steps, log_every)
+        logged = min(steps, (since // log_every + 1) * log_every)
+        target = next((step for step in range(since + 1, logged) if _is_measured(study.measures, step)), logged)
         while trainer.step < target:
             losses.append(pace.advance(trainer, target))
             measuring = trainer.step == target
@@ -190,11 +191,6 @@ def train(study: Study, *, steps: int, log_every: int, begun: Unrecorded | None 
                 )
         yield _milestone(study, pace, losses)
         since, losses = target, []
-
-
-def _next_milestone(measures: tuple[Measure, ...], step: int, steps: int, log_every: int) -> int:
-    logged = min(steps, (step // log_every + 1) * log_every)
-    return next((s for s in range(step + 1, logged) if _is_measured(measures, s)), logged)
 
 
 def _is_measured(measures: tuple[Measure, ...], step: int) -> bool:

@@ -174,7 +174,7 @@ class _Judge:
         errors = _errors(predictions, prompts, control)
         metrics: dict[str, Any] = {
             "n_heads": run.model.n_heads,
-            "n_layers": 1 if isinstance(run.model, OneLayer) else run.model.n_layers,
+            "n_layers": run.model.n_layers,
             "n_parameters": run.budget.n_parameters,
             **errors,
             "ratio_to_debiased_gd": errors["eval_mse"] / float(control.errors.mean()),

@@ -253,11 +253,6 @@ class TransformerModel(Spec):
                 )
 
 
-def _default(name: str, value: Any) -> Any:
-    """Return the field of a family that has another default."""
-    return Field(value, description=TransformerModel.model_fields[name].description)
-
-
 class GptNeo(TransformerModel):
     """GPT-Neo: unscaled attention scores, a window of 256 keys in every second layer, gelu_new, no Q, K, V biases."""
 

@@ -43,8 +43,8 @@ from headway.train.loop import Conclusion, Measure, Measurements
 class Judge:
     """Measures the model of a loss at its steps; what a kind of task adds overrides the last two methods."""
 
-    def __init__(self, run: TokensRun, examples: Examples, loss: TokensLoss, steps: int):
-        self.run, self.examples, self.loss, self.steps = run, examples, loss, steps
+    def __init__(self, examples: Examples, loss: TokensLoss, steps: int):
+        self.run, self.examples, self.loss, self.steps = loss.run, examples, loss, steps
 
     @classmethod
     def check(cls, run: TokensRun, examples: Examples) -> None:

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from headway.causal.effects import KINDS, ExactEffects
 from headway.config.lm.measurement import AblateHeads
-from headway.config.lm.run import TokensRun
 from headway.data.batch import Examples
 from headway.errors import UserError
 from headway.heads.measure import Repeated, drawn_repeats, examine, in_batches
@@ -32,15 +31,15 @@ from headway.train.lm.loss import TokensLoss
 from headway.train.loop import Measure, Measurements
 
 
-def head_probes(run: TokensRun, examples: Examples, loss: TokensLoss, steps: int) -> tuple[Measure, ...]:
+def head_probes(examples: Examples, loss: TokensLoss, steps: int) -> tuple[Measure, ...]:
     """Return the one measurement that takes all that a run's probes ask for, or none if they ask for nothing.
 
     It is due at the first and the last step, at every `every` steps and at each step up to `dense_until`.
     """
-    probes = run.probes
-    if not probes.chosen and not (probes.importance and run.model.layout.total):
+    probes = loss.run.probes
+    if not probes.chosen and not (probes.importance and loss.run.model.layout.total):
         return ()
-    take = _Probe(run, examples, loss).take
+    take = _Probe(examples, loss).take
     return (
         Measure(due=lambda step: step <= probes.dense_until or step % probes.every == 0 or step == steps, take=take),
     )
@@ -49,8 +48,8 @@ def head_probes(run: TokensRun, examples: Examples, loss: TokensLoss, steps: int
 class _Probe:
     """Measures the model of a loss."""
 
-    def __init__(self, run: TokensRun, examples: Examples, loss: TokensLoss):
-        self._run, self._examples, self._loss, self._module = run, examples, loss, loss.module
+    def __init__(self, examples: Examples, loss: TokensLoss):
+        self._run, self._examples, self._loss, self._module = loss.run, examples, loss, loss.module
 
     def take(self) -> Measurements:
         """The scores as arrays, and the loss on the probes' sequences."""

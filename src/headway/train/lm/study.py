@@ -101,10 +101,10 @@ def study_of(
 ) -> Study:
     """Return the study that the loop drives: a trainer of a loss's model, with the measurements of that model."""
     run = loss.run
-    judge, post = judge_class(run)(run, examples, loss, steps), ablated(run.after.ablate, examples, loss, steps)
+    judge, post = judge_class(run)(examples, loss, steps), ablated(run.after.ablate, examples, loss, steps)
     return Study(
         trainer=trainer,
-        measures=(*judge.measures(), *head_probes(run, examples, loss, steps), *post),
+        measures=(*judge.measures(), *head_probes(examples, loss, steps), *post),
         execution=execution,
         conclude=judge.conclude,
         loss=f"train_{run.task.loss}",
