@@ -427,8 +427,8 @@ def carry_out(
         is_timed = timing if where.ray else timing is not False  # on a cluster this machine is not to be timed, unasked
 
         def time() -> None:
-            asked = {"asked": timing is True, "trained": trained}
-            for said in time_arms(store.path, runs, here[0], n_places=len(here), **asked):
+            n_places = len(here)
+            for said in time_arms(store.path, runs, here[0], n_places=n_places, asked=timing is True, trained=trained):
                 tell(said)
 
         tell("drawing the report; Ctrl-C leaves out what is being made ...")

@@ -43,10 +43,7 @@ class Arm:
 
     def configuration(self, seed: int) -> dict[str, Any]:
         """Return the run of this arm with a seed as plain values, defaults written out."""
-        if self.parent is None:
-            return {**self._configuration, "seed": seed}
-        start = {**self._configuration["init_from"], "run": self.parent.spec(seed).id}
-        return {**self._configuration, "seed": seed, "init_from": start}
+        return self.spec(seed).model_dump(mode="json")
 
     @cached_property
     def expected_spec(self) -> RunSpec:
@@ -66,10 +63,6 @@ class Arm:
     def ancestors(self) -> "tuple[Arm, ...]":
         """The arms that have to be run before this one, in the order of running."""
         return () if self.parent is None else (*self.parent.ancestors, self.parent)
-
-    @cached_property
-    def _configuration(self) -> dict[str, Any]:
-        return self.resolved_spec.model_dump(mode="json")
 
 
 MOST = 1_000

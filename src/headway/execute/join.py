@@ -97,13 +97,13 @@ class Left:
         return self.waiting + self.elsewhere
 
     def __str__(self) -> str:
-        parts = [
-            f"{counted(self.waiting, 'run')} waiting" if self.waiting else "",
-            f"{counted(self.elsewhere, 'run')} worked on by others" if self.elsewhere else "",
-            f"{counted(self.failed, 'run')} failed (`headway run` tries again)" if self.failed else "",
-            f"{counted(self.gone, 'run')} without a folder (`headway run` trains them again)" if self.gone else "",
-        ]
-        return ", ".join(filter(None, parts)) or "nothing is left"
+        parts = (
+            (self.waiting, "waiting"),
+            (self.elsewhere, "worked on by others"),
+            (self.failed, "failed (`headway run` tries again)"),
+            (self.gone, "without a folder (`headway run` trains them again)"),
+        )
+        return ", ".join(f"{counted(n, 'run')} {what}" for n, what in parts if n) or "nothing is left"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,8 @@ A run knows its parent by id, and finds it in its own directory among the runs o
 the parent's last step, or of a step that the parent's folder was told to keep.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,14 @@ def parent_of(run: Run) -> Run | None:
     if run.spec.initial_run is None:
         return None
     wanted = run.spec.initial_run.run
-    parent = next((each for each in _of_seed(run) if each.id == wanted), None)
-    if parent is None:
-        raise ResultsError(
-            f"it starts from {wanted} with seed {run.seed}, and {run.path.parents[2]} has no such run; type `headway "
-            "run` with its file first"
-        )
-    return parent
+    for folder in entries(run.path.parents[2], f"runs/*/{run.path.name}"):
+        with suppress(ResultsError):  # a damaged one is none that can be known by its id
+            if folder != run.path and (folder / "run.json").is_file() and (parent := Run.open(folder)).id == wanted:
+                return parent
+    raise ResultsError(
+        f"it starts from {wanted} with seed {run.seed}, and {run.path.parents[2]} has no such run; type `headway "
+        "run` with its file first"
+    )
 
 
 def why_never(parent: Run) -> str:
@@ -79,15 +81,6 @@ def _stored(parent: Run, step: int) -> dict[str, Any]:
             f"{with_numbers('step', kept)}; type `{drop}`, then `headway run` trains it again and keeps that step"
         )
     return parent.weights(step)
-
-
-def _of_seed(run: Run) -> Iterable[Run]:
-    for folder in entries(run.path.parents[2], f"runs/*/{run.path.name}"):
-        if folder != run.path and (folder / "run.json").is_file():
-            try:
-                yield Run.open(folder)
-            except ResultsError:  # a damaged one is none that can be known by its id
-                continue
 
 
 class RunDependencies:
