@@ -357,12 +357,16 @@ def patch(
     show_model(found, most_restoring(found), lambda: patch_page(found), checkpoint, out, as_json)
 
 
+def _paths_of(given: list[Path]) -> list[Path]:
+    return [path_of(path) for path in given]
+
+
 @app.command()
 def look(
     models: Annotated[
         list[Path],
         typer.Argument(
-            callback=lambda given: [path_of(path) for path in given],
+            callback=_paths_of,
             metavar="MODEL...",
             help="The folder of a run or of a Hugging Face model, or a results directory. The page shows up to "
             "two models side by side.",

@@ -194,11 +194,13 @@ class OwnedRun:
             self._write("curves.json", json_text(conclusion.curves))
         counters = self._count(study, resumed, training_s)
         training_s = counters.pop("training_s")
-        last = self._run.records()[-1]
-        amounts = {"steps": self._run.steps}
-        if self._run.execution.get("device") == "cuda":
-            counters["device_s"] = training_s / self._run.execution.get("together", 1)
-        amounts |= {name: n for name, n in conclusion.metrics.items() if name == "tokens"}
+        run = self._run
+        last = run.records()[-1]
+        if run.execution.get("device") == "cuda":
+            counters["device_s"] = training_s / run.execution.get("together", 1)
+        amounts = {"steps": run.steps}
+        if "tokens" in conclusion.metrics:
+            amounts["tokens"] = conclusion.metrics["tokens"]
         metrics = {
             **{name: last.get(name) for name in study.carried},
             **conclusion.metrics,
@@ -207,11 +209,11 @@ class OwnedRun:
         }
         if self._was_finished(metrics, notes):
             return
-        contents = {**self._contents, **self._stored()}
+        self._contents |= self._stored()
         self._lease.check()
-        seal = integrity.write(self._run.path, contents)  # before run.json marks the run as done
-        message = "; ".join(notes)
-        self._run = update(self._run, self._lease, status="done", message=message, metrics=plain(metrics), seal=seal)
+        seal = integrity.write(run.path, self._contents)  # before run.json marks the run as done
+        said = "; ".join(notes)
+        self._run = update(run, self._lease, status="done", message=said, metrics=plain(metrics), seal=seal)
 
     def _train(self, study: Study, writer: RunWriter) -> Generator[bool, None, float]:
         """Train, record and store, an event at a time; returns the seconds spent in steps.

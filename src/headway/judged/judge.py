@@ -111,10 +111,7 @@ class _Judge:
         metric = self._metric()
         seeds = self._seeds()
         runs = self._by_seed(seeds)
-        # Runs are compared within seeds where some arm shares enough of them with the baseline.
-        shared = [len(runs[arm].keys() & runs[against].keys()) for arm, _ in pairs]
-        is_paired = not self.unpaired and max(shared) >= FEWEST
-        if is_paired:
+        if is_paired := self._is_paired(runs, pairs):
             family, differences = self._paired(metric, runs, pairs)
         else:
             # Without a seed, nothing tells whether runs are of several seeds or one.
@@ -196,6 +193,11 @@ class _Judge:
             of_arm = of_arms.setdefault(run.arm, {})
             of_arm[next(free) if run.seed is None else seeds[run.seed]] = run.value
         return of_arms
+
+    def _is_paired(self, runs: RunsOfTable, pairs: Pairs) -> bool:
+        """Return whether runs are compared within seeds: some arm shares enough of them with the baseline."""
+        shared = [len(runs[arm].keys() & runs[baseline].keys()) for arm, baseline in pairs]
+        return not self.unpaired and max(shared) >= FEWEST
 
     def _paired(self, metric: Metric, runs: RunsOfTable, pairs: Pairs) -> tuple[Family, Sequence[Difference]]:
         weights = [{arm: 1.0, baseline: -1.0} for arm, baseline in pairs]
