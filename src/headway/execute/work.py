@@ -212,8 +212,7 @@ class OwnedRun:
         self._contents |= self._stored()
         self._lease.check()
         seal = integrity.write(run.path, self._contents)  # before run.json marks the run as done
-        said = "; ".join(notes)
-        self._run = update(run, self._lease, status="done", message=said, metrics=plain(metrics), seal=seal)
+        self._run = update(run, self._lease, status="done", message="; ".join(notes), metrics=plain(metrics), seal=seal)
 
     def _train(self, study: Study, writer: RunWriter) -> Generator[bool, None, float]:
         """Train, record and store, an event at a time; returns the seconds spent in steps.
