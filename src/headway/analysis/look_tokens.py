@@ -112,7 +112,7 @@ def shown_patterns(seen: SeenModel, n: int, room: int, *, seed: int, below: str)
         seed: the random seed of the repeated tokens.
         below: the reason why there is no more room, and the way to get more, in words.
     """
-    length = seen.tokens.shape[1]
+    whole = length = seen.tokens.shape[1]
     while True:
         every = _sequences(seen, n, length, seed)
         patterns: dict[tuple[str, int], results.PackedPatterns] = {}
@@ -130,7 +130,6 @@ def shown_patterns(seen: SeenModel, n: int, room: int, *, seed: int, below: str)
             break
         length //= 2
     cuts = list[str]()
-    whole = seen.tokens.shape[1]
     asked = len(every)
     if length < whole:
         cuts.append(f"sequences are cut to {length} of {whole} tokens, {below}")

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from headway.base import rng
 
@@ -251,11 +251,6 @@ def felt(per_sequence: Values) -> Int[np.ndarray, "*some"]:
     return np.asarray((np.abs(per_sequence) > _FELT_FROM * size).sum(-1))
 
 
-def is_rare(per_sequence: Values) -> Bool[np.ndarray, "*some"]:
-    """Return whether too few sequences feel an effect, or none does, for an interval of its mean."""
-    return np.asarray(felt(per_sequence) < min(FELT, _FELT_SHARE * per_sequence.shape[-1]))
-
-
 def interval(
     per_sequence: Values,
     tokens: TokenCounts,
@@ -293,7 +288,8 @@ def interval(
         low, high = (end if at_once else end.reshape(mean.shape) for end in ends)
         least = t.ppf(1 - level, n - 1)
         low, high = np.minimum(low, -least), np.maximum(high, least)
-        error = np.where(is_rare(per_sequence if effect is None else effect), np.nan, error)
+        number = felt(per_sequence if effect is None else effect)
+        error = np.where(number < min(FELT, _FELT_SHARE * n), np.nan, error)
     return np.asarray(mean - high * error), np.asarray(mean - low * error)
 
 

@@ -232,21 +232,18 @@ class OwnRun:
 
     def logits_with(self, layer: int, patches: "Sequence[Contexts]") -> Iterator[Float[Tensor, "batch pos vocab"]]:
         """Return the logits with each of some patches of a layer."""
-        at_once = max(1, _STREAMS // self.trace.streams[layer].numel())
-        for start in range(0, len(patches), at_once):
-            yield from self._some(layer, patches[start : start + at_once])
-
-    def _some(self, layer: int, patches: "Sequence[Contexts]") -> Sequence[Tensor]:
         model, stream = self.model, self.trace.streams[layer]
         W_O = _output_slices(model, layer)
         z = next(each.z for each in self.trace.attentions if each.layer == layer)
         written = model.written(stream, layer)
         assert written is not None
-        parts = []
-        for patch in patches:
-            changes = ((context - z[:, head]) @ W_O[head] for head, context in patch.items())
-            parts.append(sum(changes, start=written))
-        return model.read_out(_upwards(model, layer, stream, parts)).chunk(len(parts))
+        at_once = max(1, _STREAMS // stream.numel())
+        for start in range(0, len(patches), at_once):
+            parts = []
+            for patch in patches[start : start + at_once]:
+                changes = ((context - z[:, head]) @ W_O[head] for head, context in patch.items())
+                parts.append(sum(changes, start=written))
+            yield from model.read_out(_upwards(model, layer, stream, parts)).chunk(len(parts))
 
     def reads(self, layer: int, changes: "Sequence[Stream]") -> Iterator[Mapping[Site, Tensor]]:
         """Return queries, keys and values of a layer with each of some changes of the stream before it."""

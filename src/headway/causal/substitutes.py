@@ -206,8 +206,9 @@ class OtherText:
             return {layer: (z / n).to(dtype) for layer, z in total.items()}
 
         quarters = tuple(mean(total, len(part)) for total, part in zip(totals, parts, strict=True))
-        quarters = quarters if len(parts) > 1 else ()
-        return cls(tokens=tokens, mean=mean(whole, len(tokens)), donors=donors, quarters=quarters)
+        return cls(
+            tokens=tokens, mean=mean(whole, len(tokens)), donors=donors, quarters=quarters if len(parts) > 1 else ()
+        )
 
     def stand_ins(self, model: Intervenable, some: slice) -> Substitutes:
         """Return the substitutes for heads on some sequences of the text."""

@@ -149,16 +149,15 @@ class PlannedCosts:
             return
         count, seeds = len(self.experiment.runs), len(self.experiment.seeds)
         in_turn = seeds / min(count, cores())
-        fastest_s = sum(cost.seconds_at(0.9) for cost in self.costs)
-        slowest_s = sum(cost.seconds_at(0.1) for cost in self.costs)
-        fastest = duration(fastest_s * in_turn)
-        slowest = duration(slowest_s * in_turn)
+        fastest, slowest = (
+            duration(sum(cost.seconds_at(share) for cost in self.costs) * in_turn) for share in (0.9, 0.1)
+        )
         spread = f" ({fastest} to {slowest})" if fastest != slowest else ""
         starts = " and choosing heads" if any(cost.arm.parent is not None for cost in self.costs) else ""
-        left_out = f"evaluation{starts} not counted"
         yield (
             f"{counted(count, 'run')} ({counted(seeds, 'seed')}) on {counted(cores(), 'core')}: "
-            f"about {duration(sum(times) * in_turn)}{spread} if nothing else runs, {left_out}"
+            f"about {duration(sum(times) * in_turn)}{spread} if nothing else runs, evaluation{starts} not "
+            "counted"
         )
 
     def _shorter(self) -> Iterator[str]:
