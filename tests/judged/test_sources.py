@@ -148,7 +148,7 @@ def test_infinite_and_missing_numbers_leave_their_seed_out(tmp_path):
     (tmp_path / "t.csv").write_text("arm,seed,loss\n" + "\n".join(lines))
     (comparison,) = judge(tmp_path / "t.csv").judged
     assert comparison.n_pairs == 3
-    assert "seeds 3, 4 are left out, where a value is not finite" in comparison.verdict
+    assert "seeds 3 and 4 left out: a value is not finite" in comparison.verdict
 
 
 def _summary(arm, seed, value):

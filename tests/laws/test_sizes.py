@@ -9,6 +9,8 @@ LONGEST_FILE = 600
 LONGEST_FUNCTION = 45
 """Lines from `def` to the end, without the docstring."""
 
+LONG_FILES = {"base/words.py": "a table of all sentences on results"}
+
 LONG_FUNCTIONS = {
     "api.py:run": "a line for each option",
     "cli/models.py:patch": "a line for each option",
@@ -33,7 +35,7 @@ def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def test_files_are_short():
     long = {module.place: module.lines for module in modules() if module.lines > LONGEST_FILE}
-    assert not long
+    assert long.keys() == LONG_FILES.keys(), long
 
 
 def test_functions_are_short():

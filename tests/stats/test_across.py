@@ -70,9 +70,13 @@ def test_directories_of_one_name_are_told_apart_by_their_paths(first, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "seeds", "message"),
     [
-        ({"task.noise_variance": 0.3}, 3, r"h1 \(second\) and h1 \(first\) differ in task.noise_variance \(0.3 and "),
+        (
+            {"task.noise_variance": 0.3},
+            3,
+            r"h1 \(first\) are not compared, since they differ in task.noise_variance \(0.3 and ",
+        ),
         ({"evaluation.prompts": 900}, 3, r"differ in evaluation.prompts \(900 and "),
-        ({}, [5, 6], r"h1 \(second\) has seeds 5 and 6, and h1 \(first\) has seeds 0, 1 and 2: train common seeds"),
+        ({}, [5, 6], r"h1 \(second\) has seeds 5 and 6, and h1 \(first\) has seeds 0, 1 and 2. Train common seeds"),
     ],
 )
 def test_one_sentence_says_why_nothing_can_be_compared(first, tmp_path, changes, seeds, message):
@@ -111,7 +115,10 @@ def test_what_cannot_be_compared_is_told_beside_what_can(first, tmp_path):
     changes = {"arms.h2.evaluation": {"prompts": 900}, "training.learning_rate": 0.01}
     results = headway.compare(first, regression(tmp_path / "second", **changes))
     assert pairs(results) == [("h1 (second)", "h1 (first)")]
-    assert any("h2 (second) and h2 (first) differ in evaluation.prompts" in warning for warning in results.warnings)
+    assert any(
+        "h2 (second) and h2 (first) are not compared, since they differ in evaluation.prompts" in warning
+        for warning in results.warnings
+    )
 
 
 def test_an_arm_without_a_finished_run_is_told(first, tmp_path):
@@ -119,7 +126,7 @@ def test_an_arm_without_a_finished_run_is_told(first, tmp_path):
     unfinished = {("h2", seed): "failed" for seed in range(3)}
     results = headway.compare(first, fabricate(tmp_path / "second", experiment, unfinished))
     assert pairs(results) == [("h1 (second)", "h1 (first)")]
-    assert "h2 (second) has no finished run" in results.warnings
+    assert "h2 (second) has no finished run." in results.warnings
 
 
 def test_a_directory_is_not_compared_with_itself(first):

@@ -65,9 +65,9 @@ def test_what_has_no_pairs_yet_is_one_line():
     )
     assert list(answer(results(comparison("a beats b"), *nothing, runs=runs))) == [
         "a beats b",
-        "3 comparisons have no pairs of seeds yet",
+        "no pairs of seeds yet in 3 comparisons",
     ]
-    assert list(answer(results(nothing[0], runs=runs))) == ["1 comparison has no pairs of seeds yet"]
+    assert list(answer(results(nothing[0], runs=runs))) == ["no pairs of seeds yet in 1 comparison"]
     assert list(answer(results(nothing[0], runs=runs[:1]))) == [], "nobody chose the other arm"
 
 

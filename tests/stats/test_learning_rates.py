@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from headway.base.words import CHOSEN_RATES
+from headway.base.words import say
 from headway.stats.blocks import BlockTest
 from headway.stats.evidence import Difference, Family
 from headway.stats.learning_rates import RateMean, _chosen, _with_gains, expected_largest
@@ -80,11 +80,11 @@ def test_a_verdict_at_chosen_rates_says_whom_the_choice_favours():
     family = Family(
         of="comparisons", metric="eval_mse", control=None, rule="blocks", size=1, plan=plan, level=0.05, residual_sd=2.0
     )
-    either = f"{CHOSEN_RATES}; this choice may favour either arm (3 rates) by up to 0.9 %"
+    either = f"{say('chosen_rates')}; this choice may favour either arm (3 rates) by up to 0.9 %"
     assert _chosen(("a", "b"), (3, 3), difference, family) == either
-    favoured = f"{CHOSEN_RATES}; this choice may favour b (5 rates) by up to 1 %"
+    favoured = f"{say('chosen_rates')}; this choice may favour b (5 rates) by up to 1 %"
     assert _chosen(("a", "b"), (2, 5), difference, family) == favoured
-    assert _chosen(("a", "b"), (2, 5), difference, replace(family, residual_sd=None)) == CHOSEN_RATES
+    assert _chosen(("a", "b"), (2, 5), difference, replace(family, residual_sd=None)) == say("chosen_rates")
 
 
 def test_no_choice_of_a_rate_favours_an_arm_by_more_than_is_stated():

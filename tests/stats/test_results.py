@@ -174,7 +174,7 @@ def test_it_is_written_as_strict_json(store):
     assert comparison["n_pairs"] == 0
     assert comparison["verdict"] == (
         "1 head vs 2 heads: cannot be compared in evaluation MSE, since no seed has a result for every arm; "
-        "seeds 0, 1 are left out, where a value is not finite"
+        "seeds 0 and 1 left out: a value is not finite"
     )
 
 
@@ -209,7 +209,7 @@ def test_runs_without_a_result_are_listed_and_not_compared(store):
     assert [row["metrics"] is None for row in content["runs"]] == [True, False, False, True]
     (comparison,) = content["comparisons"]
     assert comparison["n_pairs"] == 0
-    assert comparison["verdict"].endswith("1 of 2 runs of 1 head failed; 1 of 2 runs of 2 heads is not finished")
+    assert comparison["verdict"].endswith("1 of 2 runs of 1 head failed; 1 of 2 runs of 2 heads not finished")
     assert content["warnings"] == [
         "1 head, seed 0 failed: the loss was not finite at step 7; lower it",
         "1 of 4 runs are not finished. `headway run` on this directory finishes them.",
@@ -227,7 +227,7 @@ def test_a_damaged_run_is_listed_warned_about_and_not_compared(store):
     assert (row["arm"], row["seed"], row["status"], row["task"], row["metrics"]) == ("h1", 0, "damaged", None, None)
     (comparison,) = content["comparisons"]
     assert comparison["n_pairs"] == 1
-    assert comparison["verdict"].endswith("; 1 of 2 runs of 1 head is damaged")
+    assert comparison["verdict"].endswith("; 1 of 2 runs of 1 head damaged")
     assert content["warnings"] == [f"1 head: Headway leaves out a damaged run: {gone.message}"]
 
 

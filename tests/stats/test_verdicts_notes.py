@@ -11,13 +11,13 @@ def test_shortfall_counts_by_kind():
     assert shortfall("1 head", []) == []
     assert shortfall("1 head", ["failed", "running", "waiting", "interrupted"]) == [
         "1 of 4 runs of 1 head failed",
-        "3 of 4 runs of 1 head are not finished",
+        "3 of 4 runs of 1 head not finished",
     ]
 
 
 def test_left_out_names_the_seeds():
     assert left_out([]) == []
-    assert left_out([1, 4]) == ["seeds 1, 4 are left out, where a value is not finite"]
+    assert left_out([1, 4]) == ["seeds 1 and 4 left out: a value is not finite"]
 
 
 ALIKE = {"device": "cpu", "trainer": "fused", "instruction_set": "avx512", "threads": 1, "versions": {"numpy": "2.4"}}

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from headway.base.text import counted, listed
-from headway.base.words import NO_SEEDS, OUTCOMES, TOO_WIDE, amount_of, is_too_wide
+from headway.base.words import OUTCOMES, amount_of, is_too_wide, say
 from headway.config.metrics import METRICS, Metric, metric_name
 from headway.stats.blocks import PlanState
 from headway.stats.evidence import SETTLED, Difference
@@ -96,11 +96,11 @@ def difference_sentence(contrast: Difference, metric: Metric, margin: float) -> 
     """
     told = verdict_of(contrast, None, metric=metric, sides=("",), in_per_cent=contrast.is_logarithmic)
     if told.change is None:
-        return NO_SEEDS.format(quantity=told.quantity)
+        return say("no_seeds", quantity=told.quantity)
     write = amount_of(replace(told, margin=margin))
     interval = ""
     if told.interval is not None:
-        interval = f" ({TOO_WIDE if is_too_wide(told.unit, told.interval) else write(*told.interval)})"
+        interval = f" ({say('too_wide') if is_too_wide(told.unit, told.interval) else write(*told.interval)})"
     outcome = OUTCOMES[contrast.outcome].format(margin=per_cent(margin))
     return f"{write(told.change)}{interval}: {outcome}"
 

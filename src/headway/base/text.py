@@ -131,13 +131,16 @@ A list has names, or entries that have their own `parts`.
 def filled(template: str, **values: Value) -> str:
     """Return a template with its values: names as a list, and numbers with two digits or by the field's format.
 
-    A whole number as format is the most names of a list, or the significant digits of a number.
+    A whole number as format is the most names of a list, or the significant digits of a number. A noun as format is
+    what a number counts.
 
     Examples:
         >>> filled("{n} of {arms}: {loss} nats", n=3, arms=("a", "b"), loss=2.54)
         '3 of a and b: 2.5 nats'
         >>> filled("{change:z.1%} in {arms:1}, {loss:3} nats", change=-0.0312, arms=("a", "b"), loss=2.5432)
         '−3.1 % in a and 1 more, 2.54 nats'
+        >>> filled("{n:seed} of {arms:arm}", n=1, arms=2)
+        '1 seed of 2 arms'
     """
     return "".join(text for text, _ in pieces(template, values))
 
@@ -173,6 +176,8 @@ def _filling(value: str | int | float, form: str) -> str:
     if form == "below":
         # A score that misses a threshold is never rounded up to it.
         value, form = math.floor(1000 * value) / 1000, "z.1%"
+    if isinstance(value, int) and form[1:2].isalpha():
+        return counted(value, form)
     if form.isdigit() or not form:
         return number(value, int(form or 2))
     return f"{value:{form}}".replace("-", "−").replace("%", " %")

@@ -1,7 +1,7 @@
-"""The sentences of verdicts, warnings and findings, one template for each kind.
+"""The sentences on results, one template for each kind: verdicts, published statements, warnings and findings.
 
-A value has a kind, names and numbers, and `filled` writes them into the kind's template. A verdict's sentence names
-both sides, the verdict, the quantity, its change, the interval and the seeds. Tables and figures use `PHRASES`.
+A value has a kind, names and numbers; `say` and `filled` write them into the kind's template. A verdict's sentence
+names both sides, the verdict, the quantity, its change, the interval and the seeds. Tables and figures use `PHRASES`.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ and `few` are too early for a verdict; `none` has no spread over seeds.
 CLEAR: tuple[Kind, ...] = ("better", "worse", "higher", "lower", "differs")
 """The kinds of which 0 alone decides, unless the difference lies within the margin."""
 
-PHRASES: dict[Kind, str] = {
+PHRASES: Mapping[Kind, str] = {
     "better": "better",
     "worse": "worse",
     "higher": "higher",
@@ -46,49 +46,266 @@ OUTCOMES = {
 }
 """The words for the outcome of a difference that are used where its better direction is not named."""
 
-AGREES, DOES_NOT_AGREE, NO_VERDICT, NOT_COMPARED = "agrees", "does not agree", "inconclusive", "not compared"
-"""The words for a verdict beside a published claim on the same sides."""
+SENTENCES = {
+    "agrees": "agrees",
+    "does_not_agree": "does not agree",
+    "inconclusive": "inconclusive",
+    "not_compared": "not compared",
+    "small": "{phrase}, by less than {margin}",
+    "verdict": "{sides}: {phrase}, {change} ({evidence})",
+    "no_seeds": "cannot be compared in {quantity}, since no seed has a result for every arm",
+    "awaited": "{n:seed} of {awaited} needed",
+    "geometric": "ratio of geometric means; {evidence}",
+    "too_wide": "too wide to interpret",
+    "change": "{quantity} {change}",
+    "factor": "{quantity} larger by {change}",
+    "settling": "{more} more {seeds} would settle it with a chance {chance}",
+    "look_ahead": "the plan's interim analysis at {seeds} seeds would settle it with a chance {chance}",
+    "all_same": (
+        "In all {n} comparisons, the arms are equally good within {margin:g} %: differences in {quantity} lie {span}."
+    ),
+    "all_open": "No comparison shows a clear difference in {quantity} yet: {every} differences lie {span}.",
+    "all_wide": "No comparison shows a clear difference in {quantity} yet: the intervals are too wide ({seeds}).",
+    "span": "between {low} and {high} ({interval}s; {seeds})",
+    "no_intervals": "There is no verdict on the {quantity} yet: the {n} comparisons have only {seeds:seed}.",
+    "other_clear": "a clear difference",
+    "other_same": "equivalence within {margin:g} %",
+    "other_open": "no clear difference",
+    "other_doubted": "a difference in doubt",
+    "other": "The other comparison shows {outcome}.",
+    "others_alike": "The other {n} comparisons show {outcome}.",
+    "others": "The other {n} comparisons: {counts}.",
+    "in_doubt": "In doubt: {sentence}",
+    "no_run": "There is no answer yet, since no run has finished.",
+    "no_two_values": "There is no answer, since no two arms have a value.",
+    "nothing_compared": "Nothing was compared: {reason}.",
+    "no_value": "no compared arm has a value yet",
+    "more_seeds": "More seeds: no clear answer yet in {n} of {all:comparison}.",
+    "more_seeds_settle": "More seeds: no clear answer yet in {n} of {all:comparison}; {more} more would settle all.",
+    "smaller_margin": "A margin below {margin:g} %: differences within the margin count as equal.",
+    "elsewhere": "Another task, model size or training length: the answer holds only for the setting above.",
+    "held_out": (
+        "Intervals are over seeds. {arms} are evaluated on the same held-out sequences. The error from sampling these "
+        "sequences mostly cancels in comparisons."
+    ),
+    "busy": "The speed of {arms} is missing, since the machine was busy.",
+    "weighted_sum": "{name} (a weighted sum of {n} arms)",
+    "late": "added after an answer was known",
+    "under_control": "under {control}, {verdict}",
+    "no_finished_run": "no finished run of {arms}",
+    "runs_failed": "{n} of {runs:run} of {arm} failed",
+    "runs_damaged": "{n} of {runs:run} of {arm} damaged",
+    "runs_open": "{n} of {runs:run} of {arm} not finished",
+    "left_out": "{seeds} left out: a value is not finite",
+    "only_arm": "there is nothing to compare: the only arm is {arm}",
+    "add_arm": "there is nothing to compare: the only arm is {arm}; add another, such as {other}",
+    "no_arm": "no arm has a run",
+    "no_shared_seed": "no two compared arms share a seed; train them with the same seeds",
+    "few_shared_seeds": "compared arms share {n:seed}, and a verdict needs {least}; choose more (--seeds {least})",
+    "no_pairs": "no pairs of seeds yet in {n:comparison}",
+    "solved": "{first} vs {second}: {phrase}, {task} solved in {n} against {other}{against}",
+    "solved_in": "{n} of {seeds} seeds (95 % CI {low} to {high} %)",
+    "settled_by_theory": "settled by theory",
+    "cannot_solve": "in theory {arm} cannot solve it",
+    "wilson": (
+        "Each share of seeds has a Wilson 95 % interval. McNemar's exact test (mid-p), with Holm's correction for "
+        "{of}, tests the differences{look}."
+    ),
+    "of_errors": "Since many values are near 1, {errors} are compared. Lower is better.",
+    "direction": "{direction} is better.",
+    "before": "There is no interval before {n:seed} are finished.",
+    "no_interval": "There is no interval at {n:seed}, since {reason}.",
+    "no_spread": "no difference varies from seed to seed",
+    "few_shared": "an interval needs {least} seeds shared by all arms compared",
+    "one_interval": "The {of} has a {sure} interval{look}.",
+    "intervals": "The {sure} intervals hold for all {n} {of}s at once{look}.",
+    "intervals_here": "The {sure} intervals hold at once for the {here} here and {more} more that were asked{look}.",
+    "at_look": ", at interim analysis {look} of {looks}",
+    "detectable": "This experiment can detect differences of about {amount} (80 % power).",
+    "carried_by": (
+        "With {n} seeds, verdicts assume normally distributed differences, and equal variances across the arms of a "
+        "comparison. A sign-flip test needs neither assumption, but its p-value cannot be below {least_p:g} with "
+        "these seeds"
+    ),
+    "two_families": (
+        "Contrasts and comparisons are corrected separately for multiple testing. The family-wise error rate is 5 % "
+        "for each of the two families, and at most 10 % for both together"
+    ),
+    "under_controls": "the report has {n} more verdicts, under controls",
+    "chosen_rates": "the learning rates were chosen on the seeds that these verdicts use",
+    "favoured": (
+        "the learning rates were chosen on the seeds that these verdicts use; this choice may favour {arm} ({n} "
+        "rates) by up to {bias:.1g} %"
+    ),
+    "best_rate": "{arm} is best at {best:g} times its learning rate{edge} ({rates}{chance})",
+    "lowest_rate": ", the lowest that was tried",
+    "highest_rate": ", the highest that was tried",
+    "one_seed_rate": "; with one seed, this may be chance",
+    "at_best_rates": "At the best learning rates: {verdict}",
+    "no_change_at_best_rates": "No verdict changes when each arm uses its best learning rate",
+    "prunable": (
+        "Largest tested share of heads that can be pruned with a rise of the loss below 1 % (upper end of the 95 % CI "
+        "over seeds): {shares}"
+    ),
+    "prunable_at": "{percent:.0f} % at step {step}",
+    "not_prunable_at": "none at step {step}",
+    "fitted": "{comparison} (fits with amplitude 1, as published{free}){control}",
+    "free": "; with a free amplitude {comparison}",
+    "no_curve": "no falling curve of this form fits the points ({n:number} of heads)",
+    "exact_curve": "as many parameters as points ({n}), so the curve goes through the points and has no band",
+    "no_seed_band": "no seed finished in every arm, so there is no band",
+    "one_seed_band": "one seed, so there is no band",
+    "curve_apart": "{amount} {side}, 95 % interval {interval}",
+    "curve_open": "{change}, 95 % interval {ends}",
+    "curve_none": "{change}, no interval",
+    "schemes_apart": "at {at} heads, {name} is {amount} {side} than {against}, 95 % interval {interval}",
+    "schemes_open": "at {at} heads, no clear difference between {name} and {against}: {change}, 95 % interval {ends}",
+    "schemes_few": "at {at} heads, {name} and {against}: too few seeds to say ({n}): {change}, 95 % interval {ends}",
+    "schemes_one_seed": "at {at} heads, {name} and {against} cannot be compared: one seed ({losses} nats)",
+    "schemes_none": "at {at} heads, the curve of {name} lies {amount} {place} {against} (no interval: {reason})",
+    "size_apart": "{name} lies {amount} {place} the curve of plain models of its size, {interval_name} {interval}",
+    "size_open": (
+        "{name} lies {amount} {place} the curve of plain models of its size, {interval_name} {interval}, which may be "
+        "chance"
+    ),
+    "size_none": "{name}: {reason}; so far it lies {amount} {place} the curve of plain models of its size",
+    "size_one_seed": "{name} cannot be compared with plain models of its size: one seed ({losses} nats)",
+    "size_no_seed": "{name} cannot be compared with plain models of its size: no seed gave a result for all of them",
+    "curve_no_spread": "no spread over {n:seed}",
+    "curve_few": "too few seeds to say ({n})",
+    "curve_as_many": "the curves have as many parameters as points",
+    "curve_no_seed": "no seed finished in every arm",
+    "only_circuit": "the only other circuit of {heads:head}",
+    "all_circuits": "all {n} other circuits of {heads:head}",
+    "some_circuits": "{n:random circuit} of {heads:head}",
+    "whole_loss": (
+        "The loss of the full model is {loss} nats per token. Changes are in nats per token, with 95 % intervals over "
+        "sequences. A head matters if its simultaneous interval lies outside ±{least:g} nats."
+    ),
+    "read": "{n:sequence} of {length} tokens, {tokens} tokens in all, from {text}",
+    "read_pairs": "{n:pair}, {sources} source tokens and {targets} target tokens in all, from {text}",
+    "read_texts": "{n:pair} of texts of {most}{length} tokens, {tokens} tokens in all: {text}",
+    "read_loss": "{read}; the model's loss on this text is {loss:4} nats per {unit}",
+    "random_heads": (
+        "Random heads are the same layers with random weights of the same scale, on the same text. On untrained "
+        "models, about 5 of 100 x-rays report a finding. If the row norms of untrained weights increase from row to "
+        "row, 57 of 100 x-rays name idle heads (column norms: 33 of 100). Finding nothing is weaker evidence: x-rays "
+        "often miss a query subspace that all heads of a layer share."
+    ),
+    "untested": "cannot be tested with {n:seed}: the test needs {least}",
+    "untold": "{says}: cannot be told, since no model here has the layers, heads or probes that the claim needs",
+    "claim": "{says}: {verdict}; {evidence}",
+    "claim_by_arm": "{says}: {verdict}; by arm, {evidence}",
+    "claims": "Published statements on heads. {verdicts}",
+    "claims_counted": (
+        "{n} published statements: {holds} confirmed, {fails} contradicted, {open} undecided ({arms} arms, {seeds} "
+        "seeds)"
+    ),
+    "claims_untested": "{n} of these {why}",
+    "published": "Published: {sentence}",
+    "claims_one_seed": (
+        "Testing the {n:published claim} needs three seeds or more. The table of published claims shows the numbers "
+        "from one seed"
+    ),
+    "permutation": (
+        "By a permutation test over seeds, {n} of {all} diamonds exceed chance (uncorrected p below 0.05; about "
+        "{expected} expected by chance)."
+    ),
+    "no_permutation": "The significance of R² {reason}.",
+    "changed_claims": "Different verdicts {where}: {claims}",
+    "in_all": "{verdict} in all {n} arms",
+    "in_any": "{verdict} in any of {n} arms",
+    "in_some": "{verdict} (of {n} arms: {counts})",
+    "in_one": "{verdict} ({n:seed})",
+    "with_few": "{verdict} with {n:seed}",
+}
+"""The sentences on verdicts, on curves of the loss and on published statements, and clauses in them, by kind."""
 
-SMALL = "{phrase}, by less than {margin}"
-SENTENCE = "{sides}: {phrase}, {change} ({evidence})"
-STATEMENTS = (
-    "{n} published statements: {holds} confirmed, {fails} contradicted, {open} undecided ({arms} arms, {seeds} seeds)"
-)
-NO_SEEDS = "cannot be compared in {quantity}, since no seed has a result for every arm"
-AWAITED = "{evidence} of {awaited} needed"
-GEOMETRIC = "ratio of geometric means; {evidence}"
-TOO_WIDE = "too wide to interpret"
-CARRIED_BY = (
-    "With {n} seeds, verdicts assume normally distributed differences, and equal variances across the arms of a "
-    "comparison. A sign-flip test needs neither assumption, but its p-value cannot be below {least_p:g} with these "
-    "seeds"
-)
-TWO_FAMILIES = (
-    "Contrasts and comparisons are corrected separately for multiple testing. The family-wise error rate is 5 % for "
-    "each of the two families, and at most 10 % for both together"
-)
-CHOSEN_RATES = "the learning rates were chosen on the seeds that these verdicts use"
-FAVOURED = "{chosen}; this choice may favour {arm} ({n} rates) by up to {bias:.1g} %"
-CHANGE = "{quantity} {change}"
-FACTOR = "{quantity} larger by {change}"
-SETTLING = "{more} more {seeds} would settle it with a chance {chance}"
-LOOK_AHEAD = "the plan's interim analysis at {seeds} seeds would settle it with a chance {chance}"
-ALL_SAME = "In all {n} comparisons, the arms are equally good within {margin} %: differences in {quantity} lie {span}."
-ALL_OPEN = "No comparison shows a clear difference in {quantity} yet: {every} differences lie {span}."
-ALL_WIDE = "No comparison shows a clear difference in {quantity} yet: the intervals are too wide ({seeds})."
-SPAN = "between {low} and {high} ({interval}s; {seeds})"
-NO_INTERVALS = "There is no verdict on the {quantity} yet: the {n} comparisons have only {seeds}."
-UNTESTED = "cannot be tested with {seeds}: the test needs {least}"
-BEST_RATE = "{arm} is best at {best:g} times its learning rate{edge} ({rates}{chance})"
-UNDER_CONTROLS = "the report has {n} more verdicts, under controls"
-UNTOLD = "{says}: cannot be told, since no model here has the layers, heads or probes that the claim needs"
-FITTED = "{comparison} (fits with amplitude 1, as published{free}){control}"
-FREE = "; with a free amplitude {comparison}"
-CLAIMS = "Published statements on heads. {verdicts}"
-CHANGED_CLAIMS = "Different verdicts {where}: {claims}"
-OTHER = "The other comparison shows {outcome}."
-OTHERS_ALIKE = "The other {n} comparisons show {outcome}."
-OTHERS = "The other {n} comparisons: {counts}."
+STATEMENTS = {
+    "layer-0-less-orthogonal": (
+        "Layer 0 is far less orthogonal than the others",
+        "layer 0 is far less orthogonal",
+        "layer 0's {metric} is {value} times that of the others (before any training: {also} times); far means 1.5 "
+        "times or more",
+    ),
+    "orthogonality-falls": (
+        "Orthogonality falls in all layers",
+        "orthogonality falls in all layers",
+        "{metric} (high: similar heads) changes during training by {value} in the layer with the smallest rise and by "
+        "{also} in the layer with the largest",
+    ),
+    "layer-0-settles": (
+        "The attention diversity of layer 0 settles while that of later layers keeps rising",
+        "layer 0's attention diversity settles first",
+        "in the second half of training, layer 0's {metric} changes by {also}; the rise of later layers minus twice "
+        "this change is {value} (claimed: above 0)",
+    ),
+    "layer-0-predicts-badly": (
+        "The attention diversity of layer 0 predicts performance badly",
+        "layer 0's attention diversity predicts the loss badly",
+        "R² of the loss on mean and variance of its {metric} is {also} over the whole training, and {value} for a "
+        "seed's own deviations, beyond what other seeds explain (claimed: below 0.5)",
+    ),
+    "disagreement-rises": (
+        "Output disagreement rises in all layers",
+        "output disagreement rises in all layers",
+        "{metric} changes during training by {value} in the layer with the smallest rise and by {also} in the layer "
+        "with the largest",
+    ),
+    "disagreement-variance-rises": (
+        "The variance of output disagreement rises in all layers",
+        "the variance of output disagreement rises in all layers",
+        "the variance of {metric} over pairs changes during training by {value} in the layer with the smallest rise "
+        "and by {also} in the layer with the largest",
+    ),
+    "early-layers-differ": (
+        "The first three layers give different outputs, the last ones alike",
+        "first layers differ, last ones are alike",
+        "the final mean {metric} of the first three layers (or first half, if under six) minus that of the last "
+        "layers ({also}) is {value} (claimed: above 0)",
+    ),
+    "r2-high-early": (
+        "R² of the loss on output disagreement is high early in layer 0",
+        "R² is high early in layer 0",
+        "R² of the loss on mean and variance of {metric} is {also} there, and {value} for a seed's own deviations, "
+        "beyond what other seeds explain (claimed: above 0.5)",
+    ),
+    "r2-falls-with-depth": (
+        "R² of the loss on output disagreement falls with depth",
+        "R² falls with depth",
+        "from layer to layer, the early R² on {metric} changes by {also}, and for a seed's own deviations, beyond "
+        "what other seeds explain, by {value}",
+    ),
+    "regularisers-hardly-help": (
+        "Diversity regularisers hardly help decoder-only models",
+        "regularisers hardly help",
+        "the loss changes by {value} % (a decrease of 1 % or more counts as help)",
+    ),
+    "alike-heads-go-first": (
+        "Pruning can remove similar heads first",
+        "similar heads can be pruned first",
+        "by arm, the loss changes by {value} % compared with pruning as many random heads",
+    ),
+    "layer-0-goes-last": (
+        "Pruning can remove heads of late layers first, and heads of layer 0 last",
+        "layer 0's heads are pruned last",
+        "by arm, with methods that use the loss, the share of heads kept in layer 0 minus the share kept in the later "
+        "half of the layers is {value} points",
+    ),
+}
+"""Published statements by name: as published, in short, and the evidence for or against it."""
+
+UNTESTED = {
+    "layer-0-predicts-badly": (
+        "R² of the loss on mean and variance of its {metric} is {also} over the whole training, as for any two curves "
+        "with a trend in time"
+    ),
+    "r2-high-early": (
+        "R² of the loss on mean and variance of {metric} is {also} there, as for any two curves with a trend in time"
+    ),
+    "r2-falls-with-depth": "from layer to layer, the early R² on {metric} changes by {also}",
+}
+"""The evidence on a published statement whose test needs more seeds."""
 
 SPECIAL = {
     "induction_score": (
@@ -114,28 +331,13 @@ SPECIAL = {
 }
 """The name of special heads by their metric, and what the score is a share of."""
 
-CURVES = {
-    "apart": "{amount} {side}, 95 % interval {interval}",
-    "open": "{change}, 95 % interval {ends}",
-    "none": "{change}, no interval",
-    "schemes_apart": "at {at} heads, {name} is {amount} {side} than {against}, 95 % interval {interval}",
-    "schemes_open": "at {at} heads, no clear difference between {name} and {against}: {change}, 95 % interval {ends}",
-    "schemes_few": "at {at} heads, {name} and {against}: too few seeds to say ({n}): {change}, 95 % interval {ends}",
-    "schemes_one_seed": "at {at} heads, {name} and {against} cannot be compared: one seed ({losses} nats)",
-    "schemes_none": "at {at} heads, the curve of {name} lies {amount} {place} {against} (no interval: {reason})",
-    "size_apart": "{name} lies {amount} {place} the curve of plain models of its size, {interval_name} {interval}",
-    "size_open": (
-        "{name} lies {amount} {place} the curve of plain models of its size, {interval_name} {interval}, which may be "
-        "chance"
-    ),
-    "size_none": "{name}: {reason}; so far it lies {amount} {place} the curve of plain models of its size",
-    "size_one_seed": "{name} cannot be compared with plain models of its size: one seed ({losses} nats)",
-    "size_no_seed": "{name} cannot be compared with plain models of its size: no seed gave a result for all of them",
-}
-"""The sentences on curves of the loss against heads or parameters, by the kind of what their seeds allow."""
-
 WARNINGS = {
     "directory": "{text}",
+    "no_such_arm": "Nothing in {directory} can be compared with {arm}.",
+    "unlike_arms": "{arm} and {baseline} are not compared, since they differ in {keys}.",
+    "same_run": "{arm} is the same run in both directories: only machine or version can differ.",
+    "unfinished_arm": "{arm} has no finished run.",
+    "unshared_seeds": "{arm} has {seeds}, and {baseline} has {others}. Train common seeds to pair them.",
     "former_search": (
         "A search for the best arm (--best, a removed option) chose which arms got more seeds. This selection bias "
         "favours these arms. Train the arms that matter in a new directory."
@@ -343,6 +545,11 @@ IN_DOUBT = {
 """The clause in the sentence of an answer by the kind of its doubt."""
 
 
+def say(kind: str, /, **values: Value) -> str:
+    """Return the sentence or the clause of a kind with the fillings of its template."""
+    return filled(SENTENCES[kind], **values)
+
+
 @dataclass(frozen=True)
 class HeadStatement:
     """A sentence about heads, or an entry of a list in one.
@@ -448,11 +655,11 @@ def verdict_sentence(verdict: Verdict) -> str:
     """
     sides = " vs ".join(verdict.sides)
     if verdict.change is None:
-        return f"{sides}: {NO_SEEDS.format(quantity=verdict.quantity)}"
+        return f"{sides}: {say('no_seeds', quantity=verdict.quantity)}"
     write = amount_of(verdict)
-    template = FACTOR if write.prefix else CHANGE
-    change = template.format(quantity=verdict.quantity, change=signed(write, verdict.change))
-    said = SENTENCE.format(sides=sides, phrase=phrase(verdict), change=change, evidence=_evidence(verdict))
+    kind = "factor" if write.prefix else "change"
+    change = say(kind, quantity=verdict.quantity, change=signed(write, verdict.change))
+    said = say("verdict", sides=sides, phrase=phrase(verdict), change=change, evidence=_evidence(verdict))
     if verdict.kind != "open" or verdict.more_seeds is None or verdict.chance is None:
         return said
     ahead = verdict.seeds + verdict.more_seeds if verdict.is_planned else None
@@ -474,17 +681,17 @@ def several_sentence(verdicts: Sequence[Verdict], n: int, margin: float | None) 
     counts = sorted({verdict.seeds for verdict in verdicts})
     seeds = counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     if margin is None and is_too_wide(first.unit, (min(ends), max(ends))):
-        return ALL_WIDE.format(quantity=first.quantity, seeds=seeds)
-    span = SPAN.format(low=write.prefix + low, high=high, interval=first.interval_name, seeds=seeds)
+        return say("all_wide", quantity=first.quantity, seeds=seeds)
+    span = say("span", low=write.prefix + low, high=high, interval=first.interval_name, seeds=seeds)
     if margin is not None:
-        return ALL_SAME.format(n=n, margin=f"{margin:g}", quantity=first.quantity, span=span)
+        return say("all_same", n=n, margin=margin, quantity=first.quantity, span=span)
     every = f"all {n}" if len(verdicts) == n else f"{len(verdicts)} of {n}"
-    return ALL_OPEN.format(quantity=first.quantity, every=every, span=span)
+    return say("all_open", quantity=first.quantity, every=every, span=span)
 
 
 def missing_intervals(quantity: str, seeds: int, n: int) -> str:
     """Return the sentence on several comparisons without an interval."""
-    return NO_INTERVALS.format(quantity=quantity, seeds=counted(seeds, "seed"), n=n)
+    return say("no_intervals", quantity=quantity, seeds=seeds, n=n)
 
 
 def others_sentence(outcomes: Counter[str]) -> str:
@@ -496,10 +703,9 @@ def others_sentence(outcomes: Counter[str]) -> str:
     """
     n = outcomes.total()
     if len(outcomes) == 1:
-        template = OTHER if n == 1 else OTHERS_ALIKE
-        return template.format(n=n, outcome=next(iter(outcomes)))
+        return say("other" if n == 1 else "others_alike", n=n, outcome=next(iter(outcomes)))
     counts = [f"{times} {'shows' if times == 1 else 'show'} {outcome}" for outcome, times in outcomes.most_common()]
-    return OTHERS.format(n=n, counts=", ".join(counts))
+    return say("others", n=n, counts=", ".join(counts))
 
 
 def agreement(says: str, kind: Kind) -> str:
@@ -510,15 +716,15 @@ def agreement(says: str, kind: Kind) -> str:
         ('does not agree', 'inconclusive', 'agrees')
     """
     if kind == says or (says == "not better" and kind in ("worse", "same")):
-        return AGREES
-    return DOES_NOT_AGREE if kind in (*CLEAR, "same") else NO_VERDICT
+        return say("agrees")
+    return say("does_not_agree" if kind in (*CLEAR, "same") else "inconclusive")
 
 
 def phrase(verdict: Verdict) -> str:
     """Return a verdict in a few words."""
     margin = f"{verdict.margin:.3g} {'%' if verdict.unit is None else verdict.unit}".rstrip()
     said = PHRASES[verdict.kind].format(margin=margin)
-    return SMALL.format(phrase=said, margin=margin) if verdict.is_small else said
+    return say("small", phrase=said, margin=margin) if verdict.is_small else said
 
 
 def amount_of(verdict: Verdict) -> Amount:
@@ -545,7 +751,7 @@ def without_unit(verdict: Verdict) -> tuple[str, str]:
     write = amount_of(verdict)
     interval = "" if verdict.interval is None else write(*verdict.interval).removesuffix(write.unit)
     if verdict.interval is not None and is_too_wide(verdict.unit, verdict.interval):
-        interval = TOO_WIDE
+        interval = say("too_wide")
     return signed(write, verdict.change).removesuffix(write.unit), interval
 
 
@@ -559,14 +765,8 @@ def _evidence(verdict: Verdict) -> str:
     seeds = counted(verdict.seeds, "seed")
     if verdict.interval is not None:
         evidence = f"{verdict.interval_name} {without_unit(verdict)[1]}; {seeds}"
-        return GEOMETRIC.format(evidence=evidence) if verdict.is_geometric else evidence
-    return AWAITED.format(evidence=seeds, awaited=verdict.awaited) if verdict.kind == "waiting" else seeds
-
-
-def interval_name(level: float, size: int) -> str:
-    """Return the name of the intervals of a number of comparisons, judged together at an error probability."""
-    name = f"{100 * (1 - level):.3g} % CI"
-    return f"simultaneous {name}" if size > 1 else name
+        return say("geometric", evidence=evidence) if verdict.is_geometric else evidence
+    return say("awaited", n=verdict.seeds, awaited=verdict.awaited) if verdict.kind == "waiting" else seeds
 
 
 def about(n: int) -> str:
@@ -596,5 +796,5 @@ def more_seeds(more: int, chance: float, *, ahead: int | None = None) -> str:
     tens = 10 * min(9, round(10 * chance))
     likely = f"of about {tens} %" if tens else "below 5 %"
     if ahead is not None:
-        return LOOK_AHEAD.format(seeds=ahead, chance=likely)
-    return SETTLING.format(more=about(more), seeds="seed" if more == 1 else "seeds", chance=likely)
+        return say("look_ahead", seeds=ahead, chance=likely)
+    return say("settling", more=about(more), seeds="seed" if more == 1 else "seeds", chance=likely)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from headway.base.text import counted, filled
-from headway.base.words import HeadStatement, statement
+from headway.base.text import filled
+from headway.base.words import HeadStatement, say, statement
 from headway.causal.effects import (
     FELT,
     KINDS,
@@ -246,10 +246,9 @@ def circuit_statements(circuit: Faithfulness) -> Iterator[HeadStatement]:
 
 def random_circuits_said(circuit: Faithfulness) -> str:
     """Return the name of the circuits that are compared with a circuit."""
-    n, of = len(circuit.random), f"of {counted(len(circuit.heads), 'head')}"
-    if circuit.exhaustive:
-        return f"the only other circuit {of}" if n == 1 else f"all {n} other circuits {of}"
-    return f"{counted(n, 'random circuit')} {of}"
+    n = len(circuit.random)
+    kind = "some_circuits" if not circuit.exhaustive else "only_circuit" if n == 1 else "all_circuits"
+    return say(kind, n=n, heads=len(circuit.heads))
 
 
 SCHEMA = 1

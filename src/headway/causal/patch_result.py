@@ -15,8 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float, Int
 
-from headway.base.text import counted
-from headway.base.words import HeadStatement, statement
+from headway.base.words import HeadStatement, say, statement
 from headway.causal.effects import Head, floats, interval, named, share_interval
 from headway.heads.findings import Finding
 from headway.heads.results import ModelOnText
@@ -317,8 +316,9 @@ class PatchedModel(ModelOnText):
     @property
     def read(self) -> str:
         """A phrase that says how much of which texts was read."""
-        pairs, most = counted(self.n_sequences // 2, "pair"), "at most " if self.n_sequences > 2 else ""
-        return f"{pairs} of texts of {most}{self.length:,} tokens, {self.n_tokens:,} tokens in all: {self.text}"
+        most = "at most " if self.n_sequences > 2 else ""
+        n, length = self.n_sequences // 2, self.length
+        return say("read_texts", n=n, most=most, length=length, tokens=self.n_tokens, text=self.text)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from headway.base.text import counted
-from headway.base.words import statement
+from headway.base.words import say, statement
 from headway.errors import UserError
 from headway.heads.findings import Finding, findings
 from headway.heads.scores import PAIRS_IN_JSON, Composition, HeadScores, five_digits, head_names, row_labels, score_json
@@ -101,15 +100,11 @@ class ModelOnText:
     @property
     def read(self) -> str:
         """A phrase that says how much of which text was read."""
-        if self.n_target_tokens:
-            return (
-                f"{counted(self.n_sequences, 'pair')}, {self.n_tokens - self.n_target_tokens:,} source tokens and "
-                f"{self.n_target_tokens:,} target tokens in all, from {self.text}"
-            )
-        return (
-            f"{counted(self.n_sequences, 'sequence')} of {self.length:,} tokens, {self.n_tokens:,} tokens in all, "
-            f"from {self.text}"
-        )
+        n, targets = self.n_sequences, self.n_target_tokens
+        if targets:
+            values = {"n": n, "sources": self.n_tokens - targets, "targets": targets}
+            return say("read_pairs", **values, text=self.text)
+        return say("read", n=n, length=self.length, tokens=self.n_tokens, text=self.text)
 
     def to_json(self) -> dict[str, Any]:
         """Return model, text and attentions as plain values."""
@@ -155,12 +150,7 @@ class XRay(ModelOnText):
         unit: the unit that the loss is a mean over: tokens, or the answers that a task asks for.
     """
 
-    held: ClassVar[str] = (
-        "Random heads are the same layers with random weights of the same scale, on the same text. On untrained "
-        "models, about 5 of 100 x-rays report a finding. If the row norms of untrained weights increase from row "
-        "to row, 57 of 100 x-rays name idle heads (column norms: 33 of 100). Finding nothing is weaker evidence: "
-        "x-rays often miss a query subspace that all heads of a layer share."
-    )
+    held: ClassVar[str] = say("random_heads")
 
     composition: Composition | None = None
     loss_nats: float | None = None
@@ -171,7 +161,7 @@ class XRay(ModelOnText):
         """A phrase that says how much of which text was read, and how well the model predicts it."""
         if self.loss_nats is None:
             return super().read
-        return f"{super().read}; the model's loss on this text is {self.loss_nats:.4g} nats per {self.unit}"
+        return say("read_loss", read=super().read, loss=self.loss_nats, unit=self.unit)
 
     @property
     def nothing(self) -> str:

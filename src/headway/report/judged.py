@@ -7,6 +7,7 @@ import numpy as np
 from headway.base.files import derived, write_changed_json
 from headway.base.identity import signed
 from headway.base.text import capital, number
+from headway.base.words import say
 from headway.config.metrics import METRICS
 from headway.report.charts.page import Row, Table, render, write_whole
 from headway.report.experiment.first_screen import MOST_ROWS, compared_arms, forest, headline, strongest_first
@@ -38,7 +39,7 @@ def page(results: Results) -> str:
         [],
         name=results.experiment,
         title=f"{capital(measured)} of {len(results.labels)} arms",
-        answer=headline(results, shown) if shown else "There is no answer, since no two arms have a value.",
+        answer=headline(results, shown) if shown else say("no_two_values"),
         warnings=results.warnings,
         forest=forest(results, "", first, in_per_cent=in_per_cent) if shown else None,
         scope=scope(family, results.judged),

@@ -8,8 +8,8 @@ family.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from headway.base.text import counted, listed, with_numbers
-from headway.base.words import warning
+from headway.base.text import counted, join, listed, with_numbers
+from headway.base.words import Warning, warning
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.yaml import differing, leaves
@@ -79,8 +79,8 @@ def compare_directories(first: Store, second: Store) -> Results:
     here, there = (_Side.of(store, name) for store, name in zip((first, second), _names(first, second), strict=True))
     matches, notes = _matches(here, there)
     if not matches:
-        why = "; ".join(notes) or "one of them has no runs"
-        raise ResultsError(f"{first.path} and {second.path} cannot be compared: {why}")
+        why = join(*(note.sentence for note in notes))
+        raise ResultsError(f"{first.path} and {second.path} cannot be compared: {why or 'one of them has no runs'}")
     experiment = _merged(first.experiment, second.experiment, matches)
     runs = {**here.runs, **there.runs}
     looks = Looking(margin=experiment.margin)
@@ -94,8 +94,7 @@ def compare_directories(first: Store, second: Store) -> Results:
         comparisons=compared,
         families=families,
     )
-    sentences = dict.fromkeys([*notes, *directory_warnings(second.path)])
-    own = [warning("directory", text=sentence) for sentence in sentences]
+    own = [*notes, *(warning("directory", text=sentence) for sentence in directory_warnings(second.path))]
     return Results(
         schema=SCHEMA,
         experiment=f"{here.name} and {there.name}",
@@ -117,26 +116,26 @@ def _names(first: Store, second: Store) -> tuple[str, str]:
     return names if names[0] != names[1] else (str(first.path), str(second.path))
 
 
-def _matches(here: _Side, there: _Side) -> tuple[list[Match], list[str]]:
-    """Return the pairs of arms that can be compared, and a sentence for each pair that cannot."""
-    matches, notes = list[Match](), list[str]()
+def _matches(here: _Side, there: _Side) -> tuple[list[Match], list[Warning]]:
+    """Return the pairs of arms that can be compared, and a warning for each pair that cannot."""
+    matches, notes = list[Match](), list[Warning]()
     for former, arm in there.arms.items():
         baseline = here.arms.get(former)
         if baseline is None:
             baseline = here.baseline if arm.control is None else None
         if baseline is None:
-            notes.append(f"{here.name} has no runs of an arm that {former} could be compared with")
+            notes.append(warning("no_such_arm", directory=here.name, arm=former))
             continue
         mine, theirs = there.finished(arm), here.finished(baseline)
-        if why := _why_not(mine, theirs, arm, baseline):
-            notes.append(why)
+        if unpaired := _unpaired(mine, theirs, arm, baseline):
+            notes.append(unpaired)
             continue
         run, other = mine[min(mine)], theirs[min(theirs)]
-        if why := _differences(run, other):
-            notes.append(f"{arm.full_name} and {baseline.full_name} differ in {why}")
+        if keys := _differences(run, other):
+            notes.append(warning("unlike_arms", arm=arm.full_name, baseline=baseline.full_name, keys=keys))
             continue
         if run.id == arm.spec(run.seed).id == baseline.spec(run.seed).id:
-            notes.append(f"{former} is the same run in both directories: only machine or version can differ")
+            notes.append(warning("same_run", arm=former))
         # The same text under another path is one task.
         same_task = arm.resolved_spec.model_copy(update={"task": baseline.resolved_spec.task})
         matches.append(
@@ -145,17 +144,15 @@ def _matches(here: _Side, there: _Side) -> tuple[list[Match], list[str]]:
     return matches, notes
 
 
-def _why_not(mine: Mapping[int, Run], theirs: Mapping[int, Run], arm: Arm, baseline: Arm) -> str:
-    """Return why two arms have no pair of runs; empty if they have one."""
+def _unpaired(mine: Mapping[int, Run], theirs: Mapping[int, Run], arm: Arm, baseline: Arm) -> Warning | None:
+    """Return the warning that two arms have no pair of runs; None if they have one."""
     for side, runs in ((arm, mine), (baseline, theirs)):
         if not runs:
-            return f"{side.full_name} has no finished run"
-    if not mine.keys() & theirs.keys():
-        seeds = [with_numbers("seed", runs) for runs in (mine, theirs)]
-        return (
-            f"{arm.full_name} has {seeds[0]}, and {baseline.full_name} has {seeds[1]}: train common seeds to pair them"
-        )
-    return ""
+            return warning("unfinished_arm", arm=side.full_name)
+    if mine.keys() & theirs.keys():
+        return None
+    seeds, others = (with_numbers("seed", runs) for runs in (mine, theirs))
+    return warning("unshared_seeds", arm=arm.full_name, seeds=seeds, baseline=baseline.full_name, others=others)
 
 
 def _differences(run: Run, other: Run) -> str:
@@ -169,9 +166,11 @@ def _differences(run: Run, other: Run) -> str:
     changed = differing(mine, theirs)
     if not changed:
         return "" if texts[0] == texts[1] else "the content of their text"
-    named = [f"{key} ({mine.get(key, 'default')} and {theirs.get(key, 'default')})" for key in changed[:_MOST_KEYS]]
-    more = [counted(len(changed) - _MOST_KEYS, "other key")] if changed[_MOST_KEYS:] else []
-    return listed([*named, *more])
+    named = [f"{key} ({mine.get(key, 'default')} and {theirs.get(key, 'default')})" for key in changed]
+    if named[_MOST_KEYS:]:
+        more = counted(len(named) - _MOST_KEYS, "other key")
+        named = [*named[:_MOST_KEYS], more]
+    return listed(named)
 
 
 def _merged(first: Experiment, second: Experiment, matches: list[Match]) -> Experiment:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
-from headway.base.text import capital, counted
-from headway.base.words import CHANGED_CLAIMS, CLAIMS, TWO_FAMILIES, UNDER_CONTROLS
+from headway.base.text import capital
+from headway.base.words import say
 from headway.config.metrics import metric_name
 from headway.stats.contrasts import JudgedContrast
 from headway.stats.evidence import Comparison
@@ -28,9 +28,9 @@ def answer(results: Results) -> Iterator[str]:
     shown = [c for c in verdicts if c.control is None] if len(verdicts) > MANY else verdicts
     yield from _told([(c, c.verdict) for c in shown], results)
     if asked and shown:
-        yield TWO_FAMILIES
+        yield say("two_families")
     if left := len(verdicts) - len(shown):
-        yield UNDER_CONTROLS.format(n=left)
+        yield say("under_controls", n=left)
     if missing := without_pairs(results):
         yield missing
     for fit in results.fits:
@@ -58,7 +58,7 @@ def without_pairs(results: Results) -> str:
     # Arms that were not chosen have no runs.
     chosen = {run.name for run in results.runs}
     n = sum(c.n_pairs == 0 and {c.arm, c.baseline} <= chosen for c in results.judged)
-    return f"{counted(n, 'comparison')} {'has' if n == 1 else 'have'} no pairs of seeds yet" if n else ""
+    return say("no_pairs", n=n) if n else ""
 
 
 def in_short(statements: Sequence[JudgedStatement]) -> Iterator[str]:
@@ -79,7 +79,7 @@ def in_short(statements: Sequence[JudgedStatement]) -> Iterator[str]:
         if names:
             parts.append(f"{verdict}: {'; '.join(names)}")
     if parts:
-        yield CLAIMS.format(verdicts=". ".join(map(capital, (*parts, *_why_untold(told)))))
+        yield say("claims", verdicts=". ".join(map(capital, (*parts, *_why_untold(told)))))
     for control in dict.fromkeys(entry.control for entry in statements):
         changed = [
             f"{entry.short} ({entry.verdict}{f' by {metric_name(entry.metric)}' if entry.as_published else ''})"
@@ -89,14 +89,14 @@ def in_short(statements: Sequence[JudgedStatement]) -> Iterator[str]:
         ]
         if changed:
             where = "by the metric as published" if control is None else f"under {control}"
-            yield CHANGED_CLAIMS.format(where=where, claims="; ".join(changed))
+            yield say("changed_claims", where=where, claims="; ".join(changed))
 
 
 def _why_untold(told: Mapping[str, JudgedStatement]) -> Iterator[str]:
     """Yield a sentence that statements need more seeds, if seeds are all that they lack."""
     few = [entry.arms for entry in told.values() if entry.arms and all(arm.value is None for arm in entry.arms)]
     if few and (why := untested(max(arm.seeds for arms in few for arm in arms))):
-        yield f"{len(few)} of these {why}"
+        yield say("claims_untested", n=len(few), why=why)
 
 
 def _held_against(

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from headway.base.text import counted, listed
+from headway.base.text import listed
+from headway.base.words import say
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.stats.evidence import is_finite
@@ -250,16 +251,16 @@ def why_no_verdict(experiment: Experiment, runs: Collection[tuple[str, int]]) ->
     questions = [weights for weights in questions if weights.keys() <= seeds.keys()]
     if not questions:
         others = [name for name in experiment.document.arms if name not in seeds]
-        advice = f"; add another, such as {others[0]}" if others else ""
-        return f"there is nothing to compare: the only arm is {listed(seeds)}{advice}" if seeds else "no arm has a run"
+        if not seeds:
+            return say("no_arm")
+        return say("add_arm" if others else "only_arm", arm=listed(seeds), other=next(iter(others), ""))
     shared = [set.intersection(*(seeds[arm] for arm in weights)) for weights in questions]
     most = max(map(len, shared))
     if most >= FEWEST:
         return ""
     if most == 0:
-        return "no two compared arms share a seed; train them with the same seeds"
-    shared_seeds = counted(most, "seed")
-    return f"compared arms share {shared_seeds}, and a verdict needs {FEWEST}; choose more seeds (--seeds {FEWEST})"
+        return say("no_shared_seed")
+    return say("few_shared_seeds", n=most, least=FEWEST)
 
 
 def title(arm: Arm, experiment: Experiment) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from headway.base.identity import without
-from headway.base.words import BEST_RATE, CHOSEN_RATES, FAVOURED
+from headway.base.words import say
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.metrics import METRICS
@@ -143,11 +143,11 @@ def _chosen(sides: Sequence[str], n_rates: tuple[int, int], difference: Differen
     gains that in full against an arm that has one good rate among as many.
     """
     if not difference.is_logarithmic or family.residual_sd is None or not difference.n_pairs:
-        return CHOSEN_RATES
+        return say("chosen_rates")
     n = max(n_rates)
     bias = expected_largest(n) * family.residual_sd / math.sqrt(difference.n_pairs)
     favoured = "either arm" if n_rates[0] == n_rates[1] else sides[n_rates.index(n)]
-    return FAVOURED.format(chosen=CHOSEN_RATES, arm=favoured, n=n, bias=bias)
+    return say("favoured", arm=favoured, n=n, bias=bias)
 
 
 def expected_largest(n: int) -> float:
@@ -246,7 +246,7 @@ def rates_sentence(arm: str, means: Sequence[tuple[float, float]], best: float, 
         >>> rates_sentence("2 heads", [(0.5, 1.1), (1.0, 1.0), (2.0, 0.9)], 2.0, n_seeds=3)
         '2 heads is best at 2 times its learning rate, the highest that was tried (x0.5 1.1, x1 1, x2 0.9)'
     """
-    edges = {means[0][0]: ", the lowest that was tried", means[-1][0]: ", the highest that was tried"}
+    edges = {means[0][0]: say("lowest_rate"), means[-1][0]: say("highest_rate")}
     rates = ", ".join(f"x{factor:g} {mean:.4g}" for factor, mean in means)
-    chance = "; with one seed, this may be chance" if n_seeds == 1 else ""
-    return BEST_RATE.format(arm=arm, best=best, edge=edges.get(best, ""), rates=rates, chance=chance)
+    chance = say("one_seed_rate") if n_seeds == 1 else ""
+    return say("best_rate", arm=arm, best=best, edge=edges.get(best, ""), rates=rates, chance=chance)

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from headway.base.text import TEN_TIMES, Amount, capital, counted, decimal, join, listed, span
-from headway.base.words import CARRIED_BY, NO_SEEDS, PHRASES, Kind, Verdict, interval_name, verdict_sentence
+from headway.base.text import TEN_TIMES, Amount, capital, counted, decimal, join, listed, span, with_numbers
+from headway.base.words import PHRASES, Kind, Verdict, say, verdict_sentence
 from headway.config.arms import Arm
 from headway.config.contrasts import Contrast
 from headway.config.experiment import Experiment
@@ -125,8 +125,9 @@ def kind_of(difference: Difference, family: Family | None, better: str | None, *
 def name_of_interval(family: Family | None) -> str:
     """Return the name of a family's intervals, such as `simultaneous 95 % CI`."""
     if family is None or family.rule == "shares":
-        return interval_name(LEVEL, 1)
-    return interval_name(family.plan.level, family.size)
+        return f"{100 * (1 - LEVEL):.3g} % CI"
+    name = f"{100 * (1 - family.plan.level):.3g} % CI"
+    return f"simultaneous {name}" if family.size > 1 else name
 
 
 _QUANTITIES = {"solved": "share of seeds that solve the task"}
@@ -184,34 +185,30 @@ def contrast_verdict(
     is_late: bool,
 ) -> str:
     """Return the sentence for a contrast of the document, with clauses on what it lacks."""
-    notes = ["added after an answer was known"] if is_late else []
-    notes += _missing(contrast, weights, cells, runs, experiment)
+    notes = [say("late")] if is_late else []
+    notes += _missing(weights, cells, runs, experiment)
     sides = sides_of(contrast, experiment) or (called(contrast, experiment),)
     said = sentence_of(difference, family, metric=METRICS[difference.metric], sides=sides, notes=notes)
     # A side that is a row of arms has no name of its own: the question has.
-    if any(side.startswith("the mean of ") for side in sides):
+    rows = listed(contrast.first), listed(contrast.second)
+    if contrast.titles is None and contrast.sides == rows and len(contrast.weights) > 2:
         said = f"{contrast.name}: {said}"
-    return said if difference.control is None else f"under {experiment.control_label(difference.control)}, {said}"
+    if difference.control is None:
+        return said
+    return say("under_control", control=experiment.control_label(difference.control), verdict=said)
 
 
-def _missing(
-    contrast: Contrast, weights: Weights, cells: Cells, runs: RunsOfArm, experiment: Experiment
-) -> Iterator[str]:
+def _missing(weights: Weights, cells: Cells, runs: RunsOfArm, experiment: Experiment) -> Iterator[str]:
     """Yield a clause for what a contrast lacks: arms without a finished run, values, and runs that gave no result."""
     if without := cells.without(weights):
         named = [title(experiment.arm(name), experiment) for name in without]
-        which = listed(named) if len(named) < 4 else f"{len(named)} of its {counted(len(contrast.weights), 'arm')}"
-        yield f"{which} {'has' if len(named) == 1 else 'have'} no finished run"
+        yield say("no_finished_run", arms=tuple(named))
     arms = list(map(experiment.arm, weights))
     every = [run for arm in arms for run in done(arm, runs)]
     diverged = {run.seed for run in every if not is_finite(run.metrics.get(experiment.primary, 0.0))}
     yield from left_out(sorted(diverged))
-    statuses = [[run.status for run in runs.get(arm.full_name, {}).values()] for arm in arms]
-    if len(arms) == 2:
-        for arm, of_arm in zip(arms, statuses, strict=True):
-            yield from shortfall(title(arm, experiment), of_arm)
-    else:
-        yield from shortfall("its arms", [status for of_arm in statuses for status in of_arm])
+    for arm in arms:
+        yield from shortfall(title(arm, experiment), [run.status for run in runs.get(arm.full_name, {}).values()])
 
 
 def shortfall(label: str, statuses: Sequence[str]) -> list[str]:
@@ -219,18 +216,12 @@ def shortfall(label: str, statuses: Sequence[str]) -> list[str]:
 
     Examples:
         >>> shortfall("8 heads", ["done", "failed", "failed", "waiting"])
-        ['2 of 4 runs of 8 heads failed', '1 of 4 runs of 8 heads is not finished']
+        ['2 of 4 runs of 8 heads failed', '1 of 4 runs of 8 heads not finished']
     """
     known = ("failed", "damaged")
     unfinished = [status for status in statuses if status != "done"]
     counts = Counter(status if status in known else "open" for status in unfinished)
-    said = {
-        "failed": "failed",
-        "damaged": "is damaged" if counts["damaged"] == 1 else "are damaged",
-        "open": "is not finished" if counts["open"] == 1 else "are not finished",
-    }
-    runs = f"{counted(len(statuses), 'run')} of {label}"
-    return [f"{counts[how]} of {runs} {said[how]}" for how in said if counts[how]]
+    return [say(f"runs_{how}", n=counts[how], runs=len(statuses), arm=label) for how in (*known, "open") if counts[how]]
 
 
 def left_out(seeds: Sequence[int]) -> list[str]:
@@ -238,21 +229,19 @@ def left_out(seeds: Sequence[int]) -> list[str]:
 
     Examples:
         >>> left_out([3])
-        ['seed 3 is left out, where a value is not finite']
+        ['seed 3 left out: a value is not finite']
     """
     if not seeds:
         return []
-    are = "seed {} is" if len(seeds) == 1 else "seeds {} are"
-    return [f"{are.format(', '.join(map(str, seeds)))} left out, where a value is not finite"]
+    return [say("left_out", seeds=with_numbers("seed", seeds))]
 
 
 def sides_of(contrast: Contrast, experiment: Experiment) -> tuple[str, str] | None:
     """Return the names of a contrast's two sides in sentences; single arms keep their usual names."""
     if contrast.sides is None or contrast.titles is not None:
         return contrast.titles
-    arms = (list(contrast.first), list(contrast.second))
-    first, second = (_side(side, of, experiment) for side, of in zip(contrast.sides, arms, strict=True))
-    return first, second
+    first, second = contrast.sides
+    return _side(first, list(contrast.first), experiment), _side(second, list(contrast.second), experiment)
 
 
 def _side(side: str, arms: Sequence[str], experiment: Experiment) -> str:
@@ -276,7 +265,7 @@ def called(contrast: Contrast, experiment: Experiment) -> str:
         'curve (1 head − 1.5 x 2 heads + 0.5 x 4 heads)'
     """
     if len(contrast.weights) > _TOLD:
-        return f"{contrast.label} (a weighted sum of {len(contrast.weights)} arms)"
+        return say("weighted_sum", name=contrast.label, n=len(contrast.weights))
     said = ""
     for arm, weight in contrast.weights.items():
         sign = (" − " if weight < 0 else " + ") if said else ("−" if weight < 0 else "")
@@ -287,31 +276,26 @@ def called(contrast: Contrast, experiment: Experiment) -> str:
 
 def scope(family: Family, differences: Sequence[Difference]) -> str:
     """Return the sentences for a whole family: its intervals' level and what it can detect."""
-    of = {"comparisons": "comparison", "contrasts": "contrast"}[family.of]
+    of = family.of.removesuffix("s")
     if family.rule == "shares":
-        return (
-            f"Each share of seeds has a Wilson 95 % interval. McNemar's exact test (mid-p), with Holm's correction for "
-            f"{counted(family.size, of)}, tests the differences{_at_look(family)}."
-        )
+        return say("wilson", of=counted(family.size, of), look=_at_look(family))
     metric = METRICS[family.metric]
-    better = "" if metric.better is None else f"{capital(metric.better)} is better."
+    better = "" if metric.better is None else say("direction", direction=capital(metric.better))
     if family.of_errors:
         metric = of_errors(metric)
-        better = f"Since many values are near 1, {metric.name} are compared. Lower is better."
+        better = say("of_errors", errors=metric.name)
     if family.look is None:
-        return join(f"There is no interval before {counted(family.awaited, 'seed')} are finished.", better)
+        return join(say("before", n=family.awaited), better)
     if not any(c.interval for c in differences):
         enough = max((c.n_pairs for c in differences), default=0) >= FEWEST
-        few = f"an interval needs {FEWEST} seeds shared by all arms compared"
-        why = "no difference varies from seed to seed" if enough else few
-        return join(f"There is no interval at {counted(family.awaited, 'seed')}, since {why}.", better)
+        reason = say("no_spread") if enough else say("few_shared", least=FEWEST)
+        return join(say("no_interval", n=family.awaited, reason=reason), better)
     sure = f"{100 * (1 - family.plan.level):.3g} %"  # less than 95 % where a plan was prolonged
     here = sum(not getattr(each, "late", False) for each in differences)
     besides = family.size - here
-    more = f"at once for the {counted(here, of)} here and {besides} more that {'was' if besides == 1 else 'were'} asked"
-    together = f"The {sure} intervals hold {more if besides > 0 else f'for all {family.size} {of}s at once'}"
-    for_all = together if family.size > 1 else f"The {of} has a {sure} interval"
-    return join(f"{for_all}{_at_look(family)}.", _detectable(differences, metric), better)
+    kind = "one_interval" if family.size == 1 else "intervals_here" if besides > 0 else "intervals"
+    said = say(kind, sure=sure, of=of, n=family.size, here=counted(here, of), more=besides, look=_at_look(family))
+    return join(said, _detectable(differences, metric), better)
 
 
 def carried_by(family: Family, differences: Sequence[Difference]) -> str:
@@ -319,7 +303,7 @@ def carried_by(family: Family, differences: Sequence[Difference]) -> str:
     n = max((one.n_pairs for one in differences if one.is_settled), default=0)
     if family.rule != "blocks" or not FEWEST <= n <= _FEW:
         return ""
-    return CARRIED_BY.format(n=n, least_p=2.0 ** (1 - n))
+    return say("carried_by", n=n, least_p=2.0 ** (1 - n))
 
 
 _FEW = 5
@@ -328,7 +312,7 @@ _FEW = 5
 
 def _at_look(family: Family) -> str:
     looks = len(family.plan.looks)
-    return f", at interim analysis {family.look} of {looks}" if looks > 1 and family.look is not None else ""
+    return say("at_look", look=family.look, looks=looks) if looks > 1 and family.look is not None else ""
 
 
 def _detectable(differences: Sequence[Difference], metric: Metric) -> str:
@@ -345,7 +329,7 @@ def _detectable(differences: Sequence[Difference], metric: Metric) -> str:
         write = Amount.of_share(sizes[0] if sizes[-1] < TEN_TIMES else sizes[-1], None)
         one = write(sizes[0]) == write(sizes[-1])
         said = write(sizes[0]) if one else write.prefix + write(sizes[0], sizes[-1])
-    return f"This experiment can detect differences of about {said} (80 % power)."
+    return say("detectable", amount=said)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -371,7 +355,7 @@ def share_finding(c: Difference, first: Solver, second: Solver, *, task: str) ->
         '3 heads vs 2 heads: better, 3-bit parity solved in 41 of 64 seeds (95 % CI 52 to 75 %) against 0 of 64 seeds (95 % CI 0 to 6 %); in theory 2 heads cannot solve it'
     """  # noqa: E501 - a doctest's output stands on one line
     if c.n_pairs == 0 or c.means is None:
-        return f"{first.label} vs {second.label}: {NO_SEEDS.format(quantity=task)}"
+        return f"{first.label} vs {second.label}: {say('no_seeds', quantity=task)}"
     shares = [Share(yes=round(mean * c.n_pairs), n=c.n_pairs) for mean in c.means]
     of_first, of_second = map(_solved_in, shares)
     if c.is_told:
@@ -379,17 +363,14 @@ def share_finding(c: Difference, first: Solver, second: Solver, *, task: str) ->
     elif c.p is None:
         said = PHRASES["waiting" if c.look is None else "few"]
     elif _is_settled(first, second, c.means):
-        said = "settled by theory"
+        said = say("settled_by_theory")
     else:
         said = f"{PHRASES['open']} (p = {c.p if c.p_family is None else c.p_family:.2f})"
     other = f"{second.task} solved in " if second.task and second.task != task else ""
     impossible = dict.fromkeys(side.label for side in (first, second) if side.possible is False)
-    return "; ".join(
-        [
-            f"{first.label} vs {second.label}: {said}, {task} solved in {of_first} against {other}{of_second}",
-            *(f"in theory {label} cannot solve it" for label in impossible),
-        ]
-    )
+    counts = {"n": of_first, "against": of_second}
+    solved = say("solved", first=first.label, second=second.label, phrase=said, task=task, other=other, **counts)
+    return "; ".join([solved, *(say("cannot_solve", arm=label) for label in impossible)])
 
 
 def _is_settled(first: Solver, second: Solver, shares: tuple[float, float]) -> bool:
@@ -400,7 +381,7 @@ def _is_settled(first: Solver, second: Solver, shares: tuple[float, float]) -> b
 
 def _solved_in(share: Share) -> str:
     low, high = (f"{100 * float(share_of_seeds(end)):g}" for end in share.interval)
-    return f"{share.yes} of {share.n} seeds (95 % CI {low} to {high} %)"
+    return say("solved_in", n=share.yes, seeds=share.n, low=low, high=high)
 
 
 def share_of_seeds(value: float) -> str:

@@ -7,7 +7,7 @@ import pytest
 from support.fabricate import compared, fabricate, small
 from support.fabricate_text import fabricate_text, head_progression
 
-from headway.base.words import TWO_FAMILIES, warning
+from headway.base.words import say, warning
 from headway.report.experiment.data import ReportData
 from headway.report.experiment.first_screen import MOST_ROWS, first_screen
 from headway.report.experiment.page import page, progress, sureness
@@ -44,7 +44,7 @@ def test_rows_hold_number_interval_band_and_verdict(icl: ReportData) -> None:
     found = screen(icl)
     shown = found.shown
     assert shown is not None
-    assert shown.head == "difference, % (95 % CI, simultaneous for all 3)"
+    assert shown.head == "difference, % (simultaneous 95 % CI for all 3)"
     assert [row.name for row in shown.rows] == ["1 head vs 2 heads", "4 heads vs 2 heads", "8 heads vs 2 heads"]
     assert [row.kind for row in shown.rows] == ["worse", "open", "open"]
     assert [row.beyond for row in shown.rows] == [1, 0, 0], "far larger than the others: an arrow at the end"
@@ -139,5 +139,5 @@ def test_a_quick_scale_is_called_a_first_look(tmp_path: Path) -> None:
 def test_two_kinds_of_questions_that_stand_together_are_said_to_be_corrected_apart(
     icl: ReportData, orders: ReportData
 ) -> None:
-    assert sureness(orders)[-1] == ("", [TWO_FAMILIES])
-    assert all(TWO_FAMILIES not in said for _, said in sureness(icl))
+    assert sureness(orders)[-1] == ("", [say("two_families")])
+    assert all(say("two_families") not in said for _, said in sureness(icl))

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.base.text import number
+from headway.base.text import counted, number
+from headway.base.words import STATEMENTS
 from headway.config.experiment import Experiment
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.load import load, resolve
@@ -182,7 +183,7 @@ def test_the_shipped_x_ray_has_as_many_seeds_as_its_statements_take() -> None:
 
 
 def test_a_high_number_that_swapped_seeds_allow_tells_nothing() -> None:
-    reading = next(claim for claim in CLAIMS if claim.name == "r2-high-early").readings[0]
+    claim = next(claim for claim in CLAIMS if claim.name == "r2-high-early")
     progress, seeds = run_of(said, 0).progress, (0, 1, 2, 3)
     for p, verdict in ((0.04, "holds"), (0.05, "cannot be told"), (None, "cannot be told")):
         entry = LayerAssociation(
@@ -202,7 +203,7 @@ def test_a_high_number_that_swapped_seeds_allow_tells_nothing() -> None:
         )
         elsewhere = replace(entry, metric="attention_diversity", seeds=(4,), per_series=(0.1,))  # probed in other runs
         ones = [Evidence(progress=progress, seed=seed, associations=[elsewhere, entry]) for seed in seeds]
-        (arm,) = _of_one(reading, {"arm-0": ones})
+        (arm,) = _of_one(claim, "output_dissimilarity", {"arm-0": ones})
         assert arm.verdict == verdict
 
 
@@ -221,7 +222,7 @@ def test_one_seed_or_two_give_no_verdict(n_seeds: int) -> None:
     for entry in judged(arms(said, n_seeds), associated=True).values():
         assert entry.verdict == "cannot be told"
         assert all(arm.interval is None for arm in entry.arms)
-        assert "with one seed" in entry.sentence or f"with {n_seeds} seeds" in entry.sentence
+        assert f"with {counted(n_seeds, 'seed')}" in entry.sentence
 
 
 def test_one_seed_cannot_tell_and_gives_its_number() -> None:
@@ -230,7 +231,7 @@ def test_one_seed_cannot_tell_and_gives_its_number() -> None:
     assert entry.arms[0].interval is None
     assert entry.arms[0].value == pytest.approx(3.0, rel=0.02)
     assert entry.arms[0].also == pytest.approx(3.0, rel=0.05)
-    assert "cannot be told with one seed; by arm, layer 0's query CKA is " in entry.sentence
+    assert "cannot be told with 1 seed; by arm, layer 0's query CKA is " in entry.sentence
 
 
 def test_one_arm_against_a_statement_is_enough() -> None:
@@ -363,8 +364,6 @@ def test_what_settles_changes_less_than_half_as_much() -> None:
 
 def test_every_statement_names_metrics_that_exist_and_says_where_its_number_stands() -> None:
     for claim in CLAIMS:
-        assert claim.readings[0].published is False
-        for reading in claim.readings:
-            assert reading.metric in HEAD_METRICS
-            assert "{value}" in reading.said
-            assert ("{also}" in reading.said) == (reading.also is not None)
+        assert set(claim.metrics) <= set(HEAD_METRICS)
+        assert "{value}" in STATEMENTS[claim.name][2]
+        assert ("{also}" in STATEMENTS[claim.name][2]) == (claim.also is not None)

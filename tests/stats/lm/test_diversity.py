@@ -126,7 +126,7 @@ def test_fewer_than_four_seeds_give_no_p_and_no_finding(n_seeds: int) -> None:
     assert found.r2 > 0.9
     assert len(found.per_series) == n_seeds
     assert (found.r2_own is None) == (found.r2_swapped is None) == (n_seeds < 3)
-    seeds = "one seed" if n_seeds == 1 else f"{n_seeds} seeds"
+    seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
     assert untested(n_seeds) == f"cannot be tested with {seeds}: the test needs 4"
 
 

@@ -20,6 +20,7 @@ from headway.base.words import (
     about,
     missing_intervals,
     others_sentence,
+    say,
     several_sentence,
     verdict_sentence,
     without_unit,
@@ -169,7 +170,7 @@ def first_screen(
 
 def _answer(material: ReportData, differences: DifferenceLists, statements: Sequence[str]) -> str:
     if not material.arms:
-        return "There is no answer yet, since no run has finished."
+        return say("no_run")
     contrasts = _without_control(differences.contrasts)
     asks_statements = material.experiment.statements and not contrasts
     main = contrasts or _without_control(differences.arms)
@@ -178,8 +179,7 @@ def _answer(material: ReportData, differences: DifferenceLists, statements: Sequ
     if statements:
         return _sentence(statements[0])
     done = [(run.name, run.seed) for run in material.runs if run.status == "done"]
-    why = why_no_verdict(material.experiment, done) or "no compared arm has a value yet"
-    return f"Nothing was compared: {why}."
+    return say("nothing_compared", reason=why_no_verdict(material.experiment, done) or say("no_value"))
 
 
 def _without_control(differences: Sequence[ShownDifference]) -> list[ShownDifference]:
@@ -205,22 +205,16 @@ def headline(results: Results, main: Sequence[ShownDifference]) -> str:
 
 
 def _doubted(said: str, differences: Sequence[ShownDifference]) -> str:
-    return f"In doubt: {said}" if any(difference.judged.doubts for difference in differences) else said
+    return say("in_doubt", sentence=said) if any(one.judged.doubts for one in differences) else said
 
 
 def _others(results: Results, rest: Sequence[ShownDifference]) -> str:
     if not rest:
         return ""
-    words = {
-        "apart": "a clear difference",
-        "small": "a clear difference",
-        "same": f"equivalence within {margin_of(results):g} %",
-    }
-    outcomes = [
-        "a difference in doubt" if one.judged.doubts else words.get(one.judged.outcome, "no clear difference")
-        for one in rest
-    ]
-    return f" {others_sentence(Counter(outcomes))}"
+    kinds = {"apart": "clear", "small": "clear", "same": "same"}
+    shown = ["doubted" if one.judged.doubts else kinds.get(one.judged.outcome, "open") for one in rest]
+    outcomes = Counter(say(f"other_{kind}", margin=margin_of(results)) for kind in shown)
+    return f" {others_sentence(outcomes)}"
 
 
 def strongest_first(differences: Sequence[ShownDifference]) -> list[ShownDifference]:
@@ -331,13 +325,10 @@ def _head(results: Results, shown: Sequence[ShownDifference], *, in_per_cent: bo
     known = [difference for difference in shown if difference.has_interval]
     if not known:
         return head
-    name = known[0].verdict.interval_name
-    if "simultaneous" not in name:
-        return f"{head} ({name})"
-    families = [results.family(difference.judged) for difference in known]
-    sizes = {(family.of, family.size) for family in families if family is not None}
-    at_once = f"simultaneous for all {next(iter(sizes))[1]}" if len(sizes) == 1 else "simultaneous in each family"
-    return f"{head} ({name.removeprefix('simultaneous ')}, {at_once})"
+    families = filter(None, (results.family(difference.judged) for difference in known))
+    sizes = {(family.of, family.size) for family in families if family.rule != "shares" and family.size > 1}
+    of = f" for all {next(iter(sizes))[1]}" if len(sizes) == 1 else " in each family" if sizes else ""
+    return f"{head} ({known[0].verdict.interval_name}{of})"
 
 
 def _legend(shown: Sequence[ShownDifference], margin: float, left_out: str) -> str:
@@ -382,12 +373,12 @@ def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]
     undecided = [one for one in plain if not one.is_settled]
     if undecided:
         more = max((one.seeds_to_settle or 0 for one in undecided), default=0)
-        many = f"; {about(more)} more seeds would settle all" if more else ""
-        yield f"More seeds: no clear answer yet in {len(undecided)} of {counted(len(plain), 'comparison')}{many}."
+        kind = "more_seeds_settle" if more else "more_seeds"
+        yield say(kind, n=len(undecided), all=len(plain), more=about(more))
     if any(one.outcome == "same" for one in plain):
-        yield f"A margin below {margin_of(material.results):g} %: differences within the margin count as equal."
+        yield say("smaller_margin", margin=margin_of(material.results))
     yield from cautions
-    yield "Another task, model size or training length: the answer holds only for the setting above."
+    yield say("elsewhere")
 
 
 def _care(material: ReportData, n: int) -> str:

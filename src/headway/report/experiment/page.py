@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from headway.base.files import entries, inside, is_up_to_date
 from headway.base.text import command_line, counted
-from headway.base.words import NOT_COMPARED, TWO_FAMILIES, agreement
+from headway.base.words import agreement, say
 from headway.config.document import Published
 from headway.config.experiment import Experiment
 from headway.config.load import load
@@ -156,7 +156,7 @@ def _found(claim: Published, results: Results) -> str:
         if (statement.name, statement.control) == (claim.compares, None):
             return statement.sentence.removeprefix(f"{statement.says}: ")
     if claim.compares not in verdicts or claim.says is None:
-        return NOT_COMPARED
+        return say("not_compared")
     difference, sentence = verdicts[claim.compares]
     kind = kind_of(difference, results.family(difference), METRICS[difference.metric].better)
     return f"{agreement(claim.says, kind)}: {sentence}"
@@ -232,7 +232,7 @@ def sureness(material: ReportData) -> list[tuple[str, list[str]]]:
             if family is not None and (carried := carried_by(family, judged)):
                 sentences.append(carried)
     if asked and found:
-        told.setdefault("", []).append(TWO_FAMILIES)
+        told.setdefault("", []).append(say("two_families"))
     if missing := without_pairs(results):
         told.setdefault("", []).append(missing)
     return list(told.items()) if material.arms else []

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import join, listed, number
+from headway.base.text import join, listed
+from headway.base.words import say
 from headway.config.head_metrics import HEAD_METRICS
 from headway.config.lm.model import TransformerModel
 from headway.config.metrics import metric_name
@@ -111,11 +112,8 @@ def _caption(entries: Sequence[LayerAssociation]) -> str:
         "R² of the loss at probed steps, regressed on the mean and variance of the layer's output dissimilarity (small "
         "points: seeds; large points: means).",
         "Any two curves that trend over time give a high R².",
-        f"The significance of R² {reason}." if reason else "",
-        f"By a permutation test over seeds, {n_told} of {len(tested)} diamonds exceed chance (uncorrected p below "
-        f"0.05; about {number(LEVEL * len(tested), 2)} expected by chance)."
-        if tested and not reason
-        else "",
+        say("no_permutation", reason=reason) if reason else "",
+        say("permutation", n=n_told, all=len(tested), expected=LEVEL * len(tested)) if tested and not reason else "",
     )
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import ClassVar
 
 from headway.base.text import capital, join, number
-from headway.base.words import FITTED, FREE
+from headway.base.words import say
 from headway.config.metrics import METRICS, YES_OR_NO
 from headway.config.run import PER_BYTE
 from headway.report.charts.figure import NGRAMS, QUIET, SCHEME_COLOURS, Figure
@@ -88,11 +88,10 @@ class TokensReportPart(ReportPart):
         if not _has_init_from(material):  # the heads of a pruned arm are no chosen layout
             yield from of_controls(LOSS_AGAINST_HEADS)
             yield by_task(size.loss_against_parameters, material)
-        yield (
-            final_outcome(material, BITS)
-            if material.results.primary == PER_BYTE
-            else by_task(partial(final_outcome, measure=loss_metric(material)), material)
-        )
+        if material.results.primary == PER_BYTE:
+            yield final_outcome(material, BITS)
+        else:
+            yield by_task(partial(final_outcome, measure=loss_metric(material)), material)
         for draw in (LEARNING, size.cost):
             yield from of_controls(draw)
         yield lane_diagram(material)
@@ -117,10 +116,9 @@ class TokensReportPart(ReportPart):
             if name == names[0] and relative:
                 columns |= _against(material, compared)
         columns |= _costs(material) if material.timings else {}
-        rows = [
-            Row(cells=cells, colour=arm.colour)
-            for arm, cells in zip(material.arms, zip(*columns.values(), strict=True), strict=True)
-        ]
+        rows = []
+        for arm, *cells in zip(material.arms, *columns.values(), strict=True):
+            rows.append(Row(cells=tuple(cells), colour=arm.colour))
         for name, loss in values(material).items():
             rows.append(Row(cells=(NGRAMS[name][0], number(loss), *[""] * (len(columns) - 2)), quiet=True))
         return Table(
@@ -138,28 +136,22 @@ class TokensReportPart(ReportPart):
         """Return a sentence on the sampling of held-out text, which intervals leave out; empty without intervals."""
         if not any(comparison.interval for comparison in material.results.comparisons):
             return ""
-        arms = "all arms" if material.one_task else "all arms of a task"
-        same = "evaluated on the same held-out sequences. The error from sampling these sequences mostly cancels"
-        return f"Intervals are over seeds. {capital(arms)} are {same} in comparisons."
+        return say("held_out", arms="All arms" if material.one_task else "All arms of a task")
 
     def statements(self, material: ReportData) -> list[Statement]:
         """The published sentence recomputed, what lies below the curve of plain models, and the best learning rates."""
         results, named = material.results, arm_styles(material.experiment)
         rate_only = rate_controls(material.experiment)
         found = list(_curves(material, [fit for fit in results.fits if fit.control not in rate_only]))
-        found += [
-            Statement(sentence=entry.sentence, colour=named[entry.arm].colour)
-            for entry in results.plain_curve
-            if entry.arm.partition("+")[2] not in rate_only
-        ]
+        for entry in results.plain_curve:
+            if entry.arm.partition("+")[2] not in rate_only:
+                found.append(Statement(sentence=entry.sentence, colour=named[entry.arm].colour))
         rates = results.learning_rates
         changed = [c for entry in rates for c in entry.comparisons if c.changed]
-        found += [Statement(sentence=f"At the best learning rates: {c.verdict}", colour=QUIET) for c in changed]
+        found += [Statement(sentence=say("at_best_rates", verdict=c.verdict), colour=QUIET) for c in changed]
         judged = any(c.interval for entry in rates for c in entry.comparisons)
         if judged and not changed:
-            found.append(
-                Statement(sentence="No verdict changes when each arm uses its best learning rate", colour=QUIET)
-            )
+            found.append(Statement(sentence=say("no_change_at_best_rates"), colour=QUIET))
         return [*samples.statements(material), *found, *filter(None, [training.prunable(material.under(None))])]
 
     def tables(self, material: ReportData) -> list[tuple[str, Table]]:
@@ -243,9 +235,9 @@ def _curves(material: ReportData, fits: Sequence[Fit]) -> Iterator[Statement]:
             free = next((f.against for f in fits if f.against and (f.scheme, f.control, f.form) == key), None)
             other = ""
             if free and len(fit.seeds) > 1:
-                other = FREE.format(comparison=apart_sentence(free.relative, free.interval, len(fit.seeds)))
+                other = say("free", comparison=apart_sentence(free.relative, free.interval, len(fit.seeds)))
             control = "" if fit.control is None else f", under {material.experiment.control_label(fit.control)}"
-            sentence = FITTED.format(comparison=capital(fit.sentence), free=other, control=control)
+            sentence = say("fitted", comparison=capital(fit.sentence), free=other, control=control)
             yield Statement(sentence=sentence, colour=SCHEME_COLOURS[fit.scheme])
 
 

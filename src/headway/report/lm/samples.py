@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import counted, join, number, span
-from headway.base.words import STATEMENTS
+from headway.base.text import counted, number, span
+from headway.base.words import say
 from headway.config.metrics import metric_name
 from headway.report.charts.figure import QUIET, WIDTH, Datum, Figure, grid, panel
 from headway.report.charts.lines import Axis, keyed, line_bands
@@ -44,15 +44,14 @@ def repetition(material: ReportData) -> Figure | None:
         if points := [row for row in rows if row["when"] == when]:
             lines = line_bands(points, x, y, style, spread=None, points=36, shown=shown)
             panels.append(panel(lines, WIDTH // 2 - 60, 240, when))
+    n_samples = max(row["n"] for row in rows)
     return Figure(
         name="repetition",
         part="Samples",
         title="Repetition in samples",
-        caption=join(
-            f"Share of 4-grams that occur earlier in the same sample, in blocks of {BLOCK} tokens.",
-            f"Each line is an arm: the mean over {counted(max(row['n'] for row in rows), 'sample')}."
-            if max(row["n"] for row in rows) > 1
-            else "Each line is an arm, with one sample.",
+        caption=(
+            f"Share of 4-grams that occur earlier in the same sample, in blocks of {BLOCK} tokens. "
+            f"Each line is an arm: the mean over {counted(n_samples, 'sample')}."
         ),
         chart=grid(panels, 2, (30, 0)),
     )
@@ -83,13 +82,11 @@ def vanishing(material: ReportData) -> Table | None:
     """Per arm, before and after: repeated 4-grams at the end, and tokens that the training text never uses."""
     rows = []
     for arm in material.arms:
-        cells = [
-            _percent(
-                [value for run in arm.runs for sample in _samples(run, when) if (value := read(sample)) is not None]
-            )
-            for read in (lambda sample: sample.get("unused_share"), _last_repetition)
-            for when in WHEN
-        ]
+        cells = []
+        for read in (lambda sample: sample.get("unused_share"), _last_repetition):
+            for when in WHEN:
+                shares = [read(sample) for run in arm.runs for sample in _samples(run, when)]
+                cells.append(_percent([share for share in shares if share is not None]))
         if any(cell != "–" for cell in cells):
             rows.append(Row(cells=(arm.label, *cells), colour=arm.colour))
     columns = ("", "unused tokens, before training", "after", "repeated at the sample's end, before training", "after ")
@@ -145,19 +142,16 @@ def statements(material: ReportData) -> list[Statement]:
     """The verdict on each published statement, of the arms without a control and by Headway's own metrics."""
     claims = [entry for entry in material.results.claims if entry.control is None and not entry.as_published]
     if claims and all(arm.seeds == 1 for entry in claims for arm in entry.arms):
-        sentence = (
-            f"Testing the {counted(len(claims), 'published claim')} needs three seeds or more. The table of published "
-            "claims shows the numbers from one seed"
-        )
-        return [Statement(sentence=sentence, colour=COLOURS["cannot be told"])]
-    said = [Statement(sentence=f"Published: {e.sentence}", colour=COLOURS[e.verdict]) for e in claims]
+        return [Statement(sentence=say("claims_one_seed", n=len(claims)), colour=COLOURS["cannot be told"])]
+    said = [Statement(sentence=say("published", sentence=e.sentence), colour=COLOURS[e.verdict]) for e in claims]
     return [Statement(sentence=_in_all(claims), colour=QUIET), *said] if len(claims) > 1 else said
 
 
 def _in_all(claims: Sequence[JudgedStatement]) -> str:
     """Return how many published statements hold."""
     verdicts = Counter(claim.verdict for claim in claims)
-    return STATEMENTS.format(
+    return say(
+        "claims_counted",
         n=len(claims),
         holds=verdicts["holds"],
         fails=verdicts["does not hold"],

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join, listed, number
+from headway.base.words import say
 from headway.config.lm.run import is_text
 from headway.report.charts import intervals
 from headway.report.charts.figure import (
@@ -311,7 +312,7 @@ def busy(material: ReportData) -> str:
     if not unmeasured:
         return ""
     arms = "all arms" if len(unmeasured) == len(timed) else listed(unmeasured)
-    return f"The speed of {arms} is missing, since the machine was busy."
+    return say("busy", arms=arms)
 
 
 def _row(material: ReportData, arm: ArmResults, by_heads: bool) -> Datum:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import join, listed, number
+from headway.base.words import say
 from headway.config.spec import thinned
 from headway.report.charts.figure import (
     ARM_COLOURS,
@@ -218,10 +219,9 @@ def prunable(material: ReportData) -> Statement | None:
         # A mean alone may be below the threshold by chance.
         certain = [one for one in pruned if one.step == step and len(one.rises) >= SEEDS]
         fitting = [1 - p.kept for p in certain if over_seeds(list(p.rises.values()))["high"] <= _MUCH * p.loss]
-        shares.append(f"{100 * max(fitting):.0f} % at step {step:,}" if fitting else f"none at step {step:,}")
-    sentence = "Largest tested share of heads that can be pruned with a rise of the loss below 1 % (upper end of the "
-    sentence += f"95 % CI over seeds): {listed(shares)}"
-    return Statement(sentence=sentence, colour=QUIET)
+        kind = "prunable_at" if fitting else "not_prunable_at"
+        shares.append(say(kind, percent=100 * max(fitting, default=0.0), step=step))
+    return Statement(sentence=say("prunable", shares=listed(shares)), colour=QUIET)
 
 
 def _found(material: ReportData) -> list[PrunedAtOnce]:

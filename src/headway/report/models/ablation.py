@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, decimal, join, listed
+from headway.base.words import say
 from headway.causal.ablation_result import (
     MATTERS,
     Ablation,
@@ -45,10 +46,7 @@ def ways(found: Ablation) -> Table:
         cells = (WAYS[kind], joint, percent(share_that_is_told(exact, kind)), _mattering(found, kind))
         rows.append(Row(cells=cells))
     loss = within(found.loss_nats, interval(exact.loss, exact.tokens))
-    caption = (
-        f"The loss of the full model is {loss} nats per token. Changes are in nats per token, with 95 % intervals over "
-        f"sequences. A head matters if its simultaneous interval lies outside ±{MATTERS} nats."
-    )
+    caption = say("whole_loss", loss=loss, least=MATTERS)
     columns = ("heads are", "without any head", "sum of single effects", "heads that matter")
     return Table(columns=columns, rows=rows, caption=caption)
 
@@ -67,7 +65,9 @@ def heads(found: Ablation) -> Table:
 
 def _mattering(found: Ablation, kind: Kind) -> str:
     effects = found.exact.single[kind]
-    return "–" if np.isnan(np.concatenate(effects.corrected_interval())).all() else str(len(beyond(effects, MATTERS)))
+    if np.isnan(np.concatenate(effects.corrected_interval())).all():
+        return "–"
+    return str(len(beyond(effects, MATTERS)))
 
 
 def percent(value: float) -> str:
@@ -89,8 +89,9 @@ def circuit_losses(found: Ablation) -> Figure | None:
     """Draw the loss with all heads, the circuit, each random circuit, and no heads; None if not asked for."""
     if found.circuit is None:
         return None
-    one = found.circuit[TOLD]
-    panels = [_panel_circuit_losses(each, WAYS[kind], at == 0) for at, (kind, each) in enumerate(found.circuit.items())]
+    one, panels = found.circuit[TOLD], list[Any]()
+    for kind, each in found.circuit.items():
+        panels.append(_panel_circuit_losses(each, WAYS[kind], named_rows=not panels))
     return Figure(
         name="circuit",
         part="The circuit",

@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headway.base.identity import grouped
-from headway.base.text import span
+from headway.base.text import filled, span
+from headway.base.words import STATEMENTS, UNTESTED, say
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.lm.init_from import Start, StartPruning
@@ -44,12 +45,11 @@ from headway.stats.lm.claims import (
     Evidence,
     JudgedArm,
     JudgedStatement,
-    Reading,
     Verdict,
     every_layer,
 )
 from headway.stats.lm.diversity import LayerAssociation, ProbedRun, heads_by_layer
-from headway.stats.lm.verdicts import claim_sentence, where
+from headway.stats.lm.verdicts import claim_sentence, with_arms
 from headway.stats.sequential import FEWEST
 from headway.stats.simultaneous import LEVEL
 from headway.store.run import Run
@@ -90,57 +90,56 @@ def claims(
             for name in arms
         }
         for claim in CLAIMS:
-            for reading in claim.readings:
-                if any(reading.metric in run.progress.mean for ones in evidence.values() for run in ones):
-                    yield _claim_verdict(claim, reading, control, evidence, titles)
+            for metric in claim.metrics:
+                if any(metric in run.progress.mean for ones in evidence.values() for run in ones):
+                    yield _claim_verdict(claim, metric, control, evidence, titles)
         yield from _regularisers(experiment, control, comparisons)
 
 
 def _claim_verdict(
     claim: Claim,
-    reading: Reading,
+    metric: str,
     control: str | None,
     evidence: Mapping[str, Sequence[Evidence]],
     titles: Mapping[str, str],
 ) -> JudgedStatement:
-    asked = {name: [each for each in ones if reading.metric in each.progress.mean] for name, ones in evidence.items()}
-    arms = tuple((_of_several if reading.several else _of_one)(reading, asked))
-    overall = overall_verdict([arm.verdict for arm in arms], together=reading.several)
+    asked = {name: [each for each in ones if metric in each.progress.mean] for name, ones in evidence.items()}
+    arms = tuple(_of_several(claim, metric, asked) if claim.several else _of_one(claim, metric, asked))
+    overall = overall_verdict([arm.verdict for arm in arms], together=claim.several)
+    says, short, _ = STATEMENTS[claim.name]
     return JudgedStatement(
         name=claim.name,
-        says=claim.says,
-        short=claim.short,
+        says=says,
+        short=short,
         control=control,
-        metric=reading.metric,
-        as_published=reading.published,
-        bound=reading.bound,
+        metric=metric,
+        as_published=metric != claim.metrics[0],
+        bound=claim.bound,
         verdict=overall,
-        sentence=claim_sentence(claim, reading, overall, arms, titles),
+        sentence=claim_sentence(claim.name, metric, overall, arms, titles),
         arms=arms,
     )
 
 
-def _of_one(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterator[JudgedArm]:
+def _of_one(claim: Claim, metric: str, asked: Mapping[str, Sequence[Evidence]]) -> Iterator[JudgedArm]:
     """Judge a number in each arm by itself."""
-    for name, ones in asked.items():
-        values = _known([reading.value(evidence, reading.metric) for evidence in ones])[:, :1].ravel()
-        also = _also(reading, ones)
+    for arm, ones in asked.items():
+        values = _known([claim.value(evidence, metric) for evidence in ones])[:, :1].ravel()
+        also = _also(claim, metric, ones)
         if len(values):
             mean, interval = interval_of_mean(values)
             interval = interval if len(values) >= FEWEST else None
-            verdict = verdict_of(interval, reading.bound, reading.below)
-            if not _is_no_chance(reading, ones[0], mean):
+            verdict = verdict_of(interval, claim.bound, claim.below)
+            if not _is_no_chance(claim, metric, ones[0], mean):
                 verdict = "cannot be told"
-            yield JudgedArm(arm=name, seeds=len(values), value=mean, interval=interval, also=also, verdict=verdict)
-        elif reading.said_untested and also is not None:
-            yield JudgedArm(arm=name, seeds=len(ones), value=None, interval=None, also=also, verdict="cannot be told")
+            yield JudgedArm(arm=arm, seeds=len(values), value=mean, interval=interval, also=also, verdict=verdict)
+        elif claim.name in UNTESTED and also is not None:
+            yield JudgedArm(arm=arm, seeds=len(ones), value=None, interval=None, also=also, verdict="cannot be told")
 
 
-def _of_several(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> Iterator[JudgedArm]:
+def _of_several(claim: Claim, metric: str, asked: Mapping[str, Sequence[Evidence]]) -> Iterator[JudgedArm]:
     """Judge, in each arm, several numbers together that all have to lie above the bound."""
-    rows = {
-        name: _known([reading.value(evidence, reading.metric) for evidence in ones]) for name, ones in asked.items()
-    }
+    rows = {name: _known([claim.value(evidence, metric) for evidence in ones]) for name, ones in asked.items()}
     rows = {name: numbers for name, numbers in rows.items() if numbers.size}
     enough = [name for name, numbers in rows.items() if len(numbers) >= FEWEST]
     judged = dict(zip(enough, every_layer([rows[name] for name in enough]), strict=True))
@@ -149,29 +148,29 @@ def _of_several(reading: Reading, asked: Mapping[str, Sequence[Evidence]]) -> It
         verdict: Verdict = "cannot be told"
         if layers is not None and np.isfinite(layers.least).all():
             interval = layers.least
-            verdict = "does not hold" if layers.deny(reading.bound) else verdict
-            verdict = "holds" if layers.confirm(reading.bound) else verdict
+            verdict = "does not hold" if layers.deny(claim.bound) else verdict
+            verdict = "holds" if layers.confirm(claim.bound) else verdict
         yield JudgedArm(
             arm=name,
             seeds=len(numbers),
             value=float(numbers.mean(0).min()),
             interval=interval,
-            also=_also(reading, asked[name]),
+            also=_also(claim, metric, asked[name]),
             verdict=verdict,
         )
 
 
-def _is_no_chance(reading: Reading, evidence: Evidence, mean: float) -> bool:
+def _is_no_chance(claim: Claim, metric: str, evidence: Evidence, mean: float) -> bool:
     """Return whether swapped seeds rule out chance for a number; True for numbers without swapped seeds."""
-    ask = reading.chance_above if mean > reading.bound else reading.chance_below
-    return ask is None or ((p := ask(evidence, reading.metric)) is not None and p < LEVEL)
+    ask = claim.chance_above if mean > claim.bound else claim.chance_below
+    return ask is None or ((p := ask(evidence, metric)) is not None and p < LEVEL)
 
 
-def _also(reading: Reading, ones: Sequence[Evidence]) -> float | None:
+def _also(claim: Claim, metric: str, ones: Sequence[Evidence]) -> float | None:
     """The mean over seeds of the further number; of several, of that whose mean is the largest."""
-    if reading.also is None:
+    if claim.also is None:
         return None
-    numbers = _known([reading.also(evidence, reading.metric) for evidence in ones])
+    numbers = _known([claim.also(evidence, metric) for evidence in ones])
     return float(numbers.mean(0).max()) if numbers.size else None
 
 
@@ -217,9 +216,6 @@ def overall_verdict(verdicts: Sequence[Verdict], *, together: bool = False) -> V
     return "holds" if 2 * verdicts.count("holds") > len(verdicts) else "cannot be told"
 
 
-_HARDLY_HELP = "Diversity regularisers hardly help decoder-only models"
-
-
 def _regularisers(
     experiment: Experiment, control: str | None, comparisons: Sequence[Comparison]
 ) -> Iterator[JudgedStatement]:
@@ -232,9 +228,7 @@ def _regularisers(
         if regularised(arms[c.arm]) and not regularised(arms[c.baseline])
         for judged in _by_share(c, -HELPS, below=False)
     ]
-    said = "; the loss changes by {} % (a decrease of 1 % or more counts as help)"
-    names = "regularisers-hardly-help", _HARDLY_HELP, "regularisers hardly help"
-    yield from _statement(names, experiment, control, helped, metric=_LOSS, bound=-HELPS, said=said)
+    yield from _statement("regularisers-hardly-help", experiment, control, helped, metric=_LOSS, bound=-HELPS)
 
 
 def _by_share(c: Comparison, bound: float, *, below: bool) -> Iterator[JudgedArm]:
@@ -247,20 +241,20 @@ def _by_share(c: Comparison, bound: float, *, below: bool) -> Iterator[JudgedArm
 
 
 def _statement(
-    names: tuple[str, str, str],
+    name: str,
     experiment: Experiment,
     control: str | None,
     arms: Sequence[JudgedArm],
     *,
     metric: str,
     bound: float,
-    said: str,
 ) -> Iterator[JudgedStatement]:
-    """Yield the verdict of arms on a statement with a name, a sentence and a short name; none without arms."""
+    """Yield the verdict of arms on a statement; none without arms."""
     if not arms:
         return
-    name, says, short = names
+    says, short, evidence = STATEMENTS[name]
     overall = overall_verdict([arm.verdict for arm in arms])
+    verdict = with_arms(arms, overall, titles_of(experiment))
     shares = span(100 * arm.value for arm in arms if arm.value is not None)
     yield JudgedStatement(
         name=name,
@@ -271,7 +265,7 @@ def _statement(
         as_published=False,
         bound=bound,
         verdict=overall,
-        sentence=f"{says}: {overall}{where(arms, titles_of(experiment))}{said.format(shares)}",
+        sentence=say("claim", says=says, verdict=verdict, evidence=filled(evidence, value=shares)),
         arms=tuple(arms),
     )
 
@@ -281,8 +275,6 @@ def regularised(arm: Arm) -> bool:
     return bool(arm.resolved_spec.content()["training"].get("regularizers"))
 
 
-_ALIKE = "Pruning can remove similar heads first"
-_LATE = "Pruning can remove heads of late layers first, and heads of layer 0 last"
 _BY_EFFECT = ("taylor", "ablation", "gates", "budget")
 """Methods that choose heads by what the loss does without them."""
 
@@ -294,25 +286,9 @@ def pruning_claims(
     for control in dict.fromkeys(arm.control for arm in experiment.arms):
         pruned = {arm.full_name: _pruning(arm) for arm in experiment.arms if arm.control == control}
         prunings = {name: pruning for name, pruning in pruned.items() if pruning is not None}
-        yield from _statement(
-            ("alike-heads-go-first", _ALIKE, "similar heads can be pruned first"),
-            experiment,
-            control,
-            list(_alike(prunings, comparisons)),
-            metric=_LOSS,
-            bound=0.0,
-            said="; by arm, the loss changes by {} % compared with pruning as many random heads",
-        )
-        yield from _statement(
-            ("layer-0-goes-last", _LATE, "layer 0's heads are pruned last"),
-            experiment,
-            control,
-            list(_late(prunings, runs)),
-            metric=_HEADS,
-            bound=0.0,
-            said="; by arm, with methods that use the loss, the share of heads kept in layer 0 minus the share kept in "
-            "the later half of the layers is {} points",
-        )
+        alike, late = list(_alike(prunings, comparisons)), list(_late(prunings, runs))
+        yield from _statement("alike-heads-go-first", experiment, control, alike, metric=_LOSS, bound=0.0)
+        yield from _statement("layer-0-goes-last", experiment, control, late, metric=_HEADS, bound=0.0)
 
 
 def _start(arm: Arm) -> Start | None:

@@ -1,7 +1,7 @@
 """Published statements on the diversity of heads: their numbers and their bounds.
 
-Each number is a function of a run's evidence and the name of a metric; None if the run cannot tell. A `Reading` is a
-number with its bound, by Headway's metric or by the published one.
+Each number is a function of a run's evidence and the name of a metric; None if the run cannot tell. A `Claim` has a
+number with its bound, and the metrics to read it by.
 
 Paper: X-raying heads (article, May 2024). "Orthogonality" is there the sum of |Q_i^T Q_j|, which is high where heads
 are not orthogonal. The statements are taken by the word's meaning, so that less orthogonal is a higher metric.
@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy.special import stdtrit
@@ -220,46 +220,33 @@ P = Callable[[Evidence, str], float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
-    """A statement as a number: it holds where `value` is above `bound`, or below it.
+class Claim:
+    """A published statement as a number: it holds where `value` is above `bound`, or below it.
 
     If a statement has `several` numbers, such as one per layer, all have to lie above the bound. The sentence gives
-    the smallest number and the largest of `also`, each that of a layer over all seeds. `said` is the sentence: {value}
-    stands for the number, {metric} for the metric's name and {also} for the further number. `published` marks a metric
-    as the article measured it.
+    the smallest number and the largest of `also`, each that of a layer over all seeds.
 
-    That a number on R^2 lies above its bound, or below it, may take an association that is more than chance, of which
-    `chance_above` and `chance_below` give the p. `said_untested` is what is said where seeds are too few for one.
+    Attributes:
+        name: the name of the statement in `base.words.STATEMENTS`.
+        metrics: Headway's metric, then the metrics by which the article measured it.
+        value: the number.
+        bound: the bound of the number.
+        below: True if the statement holds below the bound.
+        also: a further number for the sentence.
+        several: True if `value` gives several numbers.
+        chance_above: the p of an association; a number above the bound has to be more than chance.
+        chance_below: the p of an association; a number below the bound has to be more than chance.
     """
 
-    metric: str
+    name: str
+    metrics: tuple[str, ...]
     value: Value
-    said: str
-    bound: float
+    bound: float = 0.0
     below: bool = False
     also: Value | None = None
     several: bool = False
     chance_above: P | None = None
     chance_below: P | None = None
-    said_untested: str = ""
-    published: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """A published statement; `short` is what it is called in a row of others."""
-
-    name: str
-    says: str
-    short: str
-    readings: tuple[Reading, ...]
-
-
-def _claim(name: str, says: str, short: str, metrics: Sequence[str], **shared: Any) -> Claim:
-    """Return a claim on a metric of Headway, and on the metrics by which it was published."""
-    own, *published = metrics
-    as_published = (Reading(metric=metric, published=True, **shared) for metric in published)
-    return Claim(name=name, says=says, short=short, readings=(Reading(metric=own, **shared), *as_published))
 
 
 _ORTHOGONALITY = ("query_cka", "query_orthogonality_raw")
@@ -267,118 +254,54 @@ _DISAGREEMENT = ("output_dissimilarity", "output_dissimilarity_published")
 _DIVERSITY = ("attention_diversity", "attention_variance_raw", "attention_variance_published")
 
 CLAIMS = (
-    _claim(
-        "layer-0-less-orthogonal",
-        "Layer 0 is far less orthogonal than the others",
-        "layer 0 is far less orthogonal",
-        _ORTHOGONALITY,
+    Claim(
+        name="layer-0-less-orthogonal",
+        metrics=_ORTHOGONALITY,
         value=layer_0_over_others,
         also=layer_0_over_others_at_first,
-        said="layer 0's {metric} is {value} times that of the others (before any training: {also} times); far means "
-        "1.5 times or more",
         bound=1.5,
     ),
-    _claim(
-        "orthogonality-falls",
-        "Orthogonality falls in all layers",
-        "orthogonality falls in all layers",
-        _ORTHOGONALITY,
-        value=rises,
-        also=rises,
-        several=True,
-        said="{metric} (high: similar heads) changes during training by {value} in the layer with the smallest rise "
-        "and by {also} in the layer with the largest",
-        bound=0.0,
-    ),
-    _claim(
-        "layer-0-settles",
-        "The attention diversity of layer 0 settles while that of later layers keeps rising",
-        "layer 0's attention diversity settles first",
-        _DIVERSITY,
+    Claim(name="orthogonality-falls", metrics=_ORTHOGONALITY, value=rises, also=rises, several=True),
+    Claim(
+        name="layer-0-settles",
+        metrics=_DIVERSITY,
         value=late_rise_beyond_layer_0,
         also=late_change_of_layer_0,
         several=True,
-        said="in the second half of training, layer 0's {metric} changes by {also}; the rise of later layers minus "
-        "twice this change is {value} (claimed: above 0)",
-        bound=0.0,
     ),
-    _claim(
-        "layer-0-predicts-badly",
-        "The attention diversity of layer 0 predicts performance badly",
-        "layer 0's attention diversity predicts the loss badly",
-        ("attention_diversity",),
+    Claim(
+        name="layer-0-predicts-badly",
+        metrics=("attention_diversity",),
         value=r2_of_layer_0("whole", beyond_chance=True),
         also=r2_of_layer_0("whole"),
         chance_above=p_of_swaps_in_layer_0("whole"),
-        said="R² of the loss on mean and variance of its {metric} is {also} over the whole training, and {value} "
-        "for a seed's own deviations, beyond what other seeds explain (claimed: below 0.5)",
-        said_untested="R² of the loss on mean and variance of its {metric} is {also} over the whole training, as "
-        "for any two curves with a trend in time",
         bound=0.5,
         below=True,
     ),
-    _claim(
-        "disagreement-rises",
-        "Output disagreement rises in all layers",
-        "output disagreement rises in all layers",
-        _DISAGREEMENT,
-        value=rises,
-        also=rises,
-        several=True,
-        said="{metric} changes during training by {value} in the layer with the smallest rise and by {also} in the "
-        "layer with the largest",
-        bound=0.0,
-    ),
-    _claim(
-        "disagreement-variance-rises",
-        "The variance of output disagreement rises in all layers",
-        "the variance of output disagreement rises in all layers",
-        _DISAGREEMENT,
+    Claim(name="disagreement-rises", metrics=_DISAGREEMENT, value=rises, also=rises, several=True),
+    Claim(
+        name="disagreement-variance-rises",
+        metrics=_DISAGREEMENT,
         value=rises_of_variance,
         also=rises_of_variance,
         several=True,
-        said="the variance of {metric} over pairs changes during training by {value} in the layer with the smallest "
-        "rise and by {also} in the layer with the largest",
-        bound=0.0,
     ),
-    _claim(
-        "early-layers-differ",
-        "The first three layers give different outputs, the last ones alike",
-        "first layers differ, last ones are alike",
-        _DISAGREEMENT,
-        value=first_layers_less_last,
-        also=last_layers,
-        said="the final mean {metric} of the first three layers (or first half, if under six) minus that of the last "
-        "layers ({also}) is {value} (claimed: above 0)",
-        bound=0.0,
-    ),
-    _claim(
-        "r2-high-early",
-        "R² of the loss on output disagreement is high early in layer 0",
-        "R² is high early in layer 0",
-        _DISAGREEMENT,
+    Claim(name="early-layers-differ", metrics=_DISAGREEMENT, value=first_layers_less_last, also=last_layers),
+    Claim(
+        name="r2-high-early",
+        metrics=_DISAGREEMENT,
         value=r2_of_layer_0("early", beyond_chance=True),
         also=r2_of_layer_0("early"),
         chance_above=p_of_swaps_in_layer_0("early"),
-        said="R² of the loss on mean and variance of {metric} is {also} there, and {value} for a seed's own "
-        "deviations, beyond what other seeds explain (claimed: above 0.5)",
-        said_untested="R² of the loss on mean and variance of {metric} is {also} there, as for any two "
-        "curves with a trend in time",
         bound=0.5,
     ),
-    _claim(
-        "r2-falls-with-depth",
-        "R² of the loss on output disagreement falls with depth",
-        "R² falls with depth",
-        _DISAGREEMENT,
+    Claim(
+        name="r2-falls-with-depth",
+        metrics=_DISAGREEMENT,
         value=slope_of_early_r2(beyond_chance=True),
         also=slope_of_early_r2(),
         chance_above=p_of_last_early_r2,
         chance_below=p_of_swaps_in_layer_0("early"),
-        said="from layer to layer, the early R² on {metric} changes by {also}, and for a seed's own deviations, "
-        "beyond what other seeds explain, by {value}",
-        said_untested="from layer to layer, the early R² on {metric} changes by {also}",
-        bound=0.0,
         below=True,
     ),
 )

@@ -63,8 +63,10 @@ class SizeComparison:
 
 def is_plain(model: TransformerModel) -> bool:
     """Return whether a model has no data lane and no matrix of low rank."""
-    ranks = (model.ranks.q, model.ranks.k, model.ranks.v, model.ranks.o, model.ranks.up, model.ranks.down)
-    return model.embedding_width == model.d_model and all(rank is None for rank in ranks)
+    ranks = model.ranks
+    if model.embedding_width != model.d_model:
+        return False
+    return all(rank is None for rank in (ranks.q, ranks.k, ranks.v, ranks.o, ranks.up, ranks.down))
 
 
 def against_plain(models: Sequence[Sized]) -> list[SizeComparison]:
@@ -80,11 +82,9 @@ def against_plain(models: Sequence[Sized]) -> list[SizeComparison]:
     plain = sorted((m for m in models if m.plain and m.losses), key=lambda m: m.n_parameters)
     if len({m.n_parameters for m in plain}) < 2:
         return []
-    between = [
-        m
-        for m in models
-        if not m.plain and m.losses and plain[0].n_parameters <= m.n_parameters <= plain[-1].n_parameters
-    ]
+    smallest, largest = plain[0].n_parameters, plain[-1].n_parameters
+    others = [m for m in models if m.losses and not m.plain]
+    between = [m for m in others if smallest <= m.n_parameters <= largest]
     return _judged(between, plain) if between else []
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headway.base.identity import grouped, without
-from headway.base.text import counted
+from headway.base.words import say
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
 from headway.config.lm.layout import HeadLayout
@@ -322,13 +322,13 @@ def _fitted(form: str, members: Sequence[Point], seeds: Sequence[int]) -> _Fitte
     n_totals = len(set(totals.tolist()))
     note = ""
     if curve is None:
-        note = f"no falling curve of this form fits the points ({counted(n_totals, 'number')} of heads)"
+        note = say("no_curve", n=n_totals)
     elif n_totals <= len(PARAMETERS[form]):
-        note = f"as many parameters as points ({n_totals}), so the curve goes through the points and has no band"
+        note = say("exact_curve", n=n_totals)
     elif not seeds:
-        note = "no seed finished in every arm, so there is no band"
+        note = say("no_seed_band")
     elif len(seeds) == 1:
-        note = "one seed, so there is no band"
+        note = say("one_seed_band")
     resampled: tuple[Curve, ...] = ()
     if not note and curve is not None and losses is not None:
         n = len(seeds)

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from headway.base.text import Amount, Value, counted, filled, number, span
-from headway.base.words import CURVES, UNTESTED, UNTOLD
+from headway.base.text import Amount, Value, filled, number, span
+from headway.base.words import STATEMENTS, UNTESTED, say
 from headway.config.metrics import metric_name
 from headway.stats.evidence import Difference
-from headway.stats.lm.claims import Claim, JudgedArm, Reading, Verdict
+from headway.stats.lm.claims import JudgedArm, Verdict
 from headway.stats.lm.diversity import FEWEST_SEEDS
 from headway.stats.sequential import FEWEST
 
@@ -20,50 +20,54 @@ def untested(n_seeds: int) -> str:
         >>> untested(3), untested(4)
         ('cannot be tested with 3 seeds: the test needs 4', '')
     """
-    seeds = "one seed" if n_seeds == 1 else f"{n_seeds} seeds"
-    return "" if n_seeds >= FEWEST_SEEDS else UNTESTED.format(seeds=seeds, least=FEWEST_SEEDS)
+    return "" if n_seeds >= FEWEST_SEEDS else say("untested", n=n_seeds, least=FEWEST_SEEDS)
 
 
 def claim_sentence(
-    claim: Claim, reading: Reading, overall: Verdict, arms: Sequence[JudgedArm], titles: Mapping[str, str]
+    name: str, metric: str, overall: Verdict, arms: Sequence[JudgedArm], titles: Mapping[str, str]
 ) -> str:
     """Return a statement, what becomes of it, in which arms, and the numbers that this rests on.
 
     Args:
-        claim: the statement.
-        reading: the statement as a number.
+        name: the name of the statement.
+        metric: the name of the metric that it is judged by.
         overall: the verdict of all arms.
         arms: the verdict of each arm.
         titles: the label of each arm, by full name.
     """
+    says, _, evidence = STATEMENTS[name]
     if not arms:
-        return UNTOLD.format(says=claim.says)
+        return say("untold", says=says)
     values = [arm.value for arm in arms if arm.value is not None]
     also = [arm.also for arm in arms if arm.also is not None]
-    said = (reading.said if values else reading.said_untested).format(
-        metric=metric_name(reading.metric), value=span(values) if values else "–", also=span(also) if also else "–"
+    verdict = with_arms(arms, overall, titles)
+    if not values:
+        evidence, verdict = UNTESTED[name], untested(max(arm.seeds for arm in arms))
+    evidence = filled(
+        evidence,
+        metric=metric_name(metric),
+        value=span(values) if values else "–",
+        also=span(also) if also else "–",
     )
-    seeds = max(arm.seeds for arm in arms)
-    what = f"{overall}{where(arms, titles)}" if values else untested(seeds)
-    return f"{claim.says}: {what}; {'by arm, ' * (len(arms) > 1)}{said}"
+    return say("claim" if len(arms) == 1 else "claim_by_arm", says=says, verdict=verdict, evidence=evidence)
 
 
-def where(arms: Sequence[JudgedArm], titles: Mapping[str, str]) -> str:
-    """Return a phrase that tells which arms give which verdict, or how few seeds they have."""
+def with_arms(arms: Sequence[JudgedArm], overall: Verdict, titles: Mapping[str, str]) -> str:
+    """Return the verdict of all arms, with the arms that give each verdict, or with how few seeds they have."""
     seeds = max(arm.seeds for arm in arms)
-    if seeds < FEWEST:
-        return f" with {'one seed' if seeds == 1 else counted(seeds, 'seed')}"
     counts = Counter(arm.verdict for arm in arms)
+    if seeds < FEWEST:
+        return say("with_few", verdict=overall, n=seeds)
     if len(arms) == 1:
-        return f" ({seeds} seeds)"
+        return say("in_one", verdict=overall, n=seeds)
     if len(counts) == 1:
-        return f" in all {len(arms)} arms" if "holds" in counts else f" in any of {len(arms)} arms"
-    parts = [
-        f"{verdict} in {titles[named[0]] if len(named) == 1 else len(named)}"
-        for verdict in get_args(Verdict)
-        if (named := [arm.arm for arm in arms if arm.verdict == verdict])
-    ]
-    return f" (of {len(arms)} arms: {', '.join(parts)})"
+        return say("in_all" if "holds" in counts else "in_any", verdict=overall, n=len(arms))
+    parts = []
+    for verdict in get_args(Verdict):
+        named = [titles[arm.arm] for arm in arms if arm.verdict == verdict]
+        if named:
+            parts.append(f"{verdict} in {named[0] if len(named) == 1 else len(named)}")
+    return say("in_some", verdict=overall, n=len(arms), counts=", ".join(parts))
 
 
 def scheme_sentence(
@@ -88,29 +92,26 @@ def scheme_sentence(
         kind = "few"
     said = _said(relative, interval) | {"at": at, "name": schemes[0], "against": schemes[1], "n": n_seeds}
     losses = (number(loss, 4), number(loss / (1 + relative), 4))
-    reason = "the curves have as many parameters as points" if n_seeds else "no seed finished in every arm"
-    return filled(CURVES[f"schemes_{kind}"], **said, losses=losses, reason=reason)
+    reason = say("curve_as_many" if n_seeds else "curve_no_seed")
+    return say(f"schemes_{kind}", **said, losses=losses, reason=reason)
 
 
 def apart_sentence(relative: float, interval: tuple[float, float] | None, n_seeds: int) -> str:
     """Return a phrase on how much better or worse one of two curves is."""
-    return filled(CURVES[_kind(interval, n_seeds)], **_said(relative, interval))
+    return say(f"curve_{_kind(interval, n_seeds)}", **_said(relative, interval))
 
 
 def size_sentence(title: str, found: Difference, interval: tuple[float, float] | None, n_models: int) -> str:
     """Return a sentence on a model against the curve of plain models at its own size, one of several models."""
     if found.relative is None or found.means is None:
-        return filled(CURVES["size_no_seed"], name=title)
+        return say("size_no_seed", name=title)
     if found.n_pairs == 1:
         losses = tuple(number(mean, 3) for mean in found.means)
-        return filled(CURVES["size_one_seed"], name=title, losses=losses)
+        return say("size_one_seed", name=title, losses=losses)
     kind = _kind(interval, found.n_pairs)
-    few = f"too few seeds to say ({found.n_pairs})"
-    reason = few if found.n_pairs < FEWEST else f"no spread over {counted(found.n_pairs, 'seed')}"
+    reason = say("curve_few" if found.n_pairs < FEWEST else "curve_no_spread", n=found.n_pairs)
     name = f"{'simultaneous ' * (n_models > 1)}95 % interval"
-    return filled(
-        CURVES[f"size_{kind}"], **_said(found.relative, interval), name=title, interval_name=name, reason=reason
-    )
+    return say(f"size_{kind}", **_said(found.relative, interval), name=title, interval_name=name, reason=reason)
 
 
 def _kind(interval: tuple[float, float] | None, n_seeds: int) -> str:

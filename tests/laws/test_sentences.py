@@ -1,0 +1,63 @@
+"""Law: sentences on results stand in `base/words.py`, and every sentence there is said by some module."""
+
+import ast
+
+from support.house import modules
+
+from headway.base.words import SENTENCES
+
+FEWEST_WORDS = 5
+NAMES = {
+    "share of seeds that solve the task": "a quantity",
+    "by the metric as published": "how a statement was judged",
+    "instruction set of ": "a property of a machine",
+    "the content of their text": "a key in which runs differ",
+    "a exp(-b n) + c": "a formula",
+    "`` writes to another folder": "a part of an error",
+}
+"""Strings in `stats/` that have as many words and are no sentences."""
+
+
+def strings(tree):
+    """Yield the strings of a module, but for docstrings, types, and texts of errors."""
+    others = set()
+    for node in ast.walk(tree):
+        is_error = isinstance(node, ast.Raise | ast.Assert)
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_error or is_docstring or isinstance(node, ast.Subscript):
+            others |= {id(inner) for inner in ast.walk(node)}
+        elif isinstance(node, ast.JoinedStr):
+            others |= {id(part) for part in node.values}
+    for node in ast.walk(tree):
+        if id(node) in others:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            texts = [part.value for part in node.values if isinstance(part, ast.Constant)]
+            yield "".join(texts), node.lineno
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value, node.lineno
+
+
+def test_statistics_say_nothing_in_words_of_their_own():
+    prose = {
+        (module.place, line): text
+        for module in modules()
+        if module.place.startswith("stats/")
+        for text, line in strings(module.tree)
+        if len(text.split()) >= FEWEST_WORDS and text not in NAMES and not text.startswith("<")
+    }
+    assert prose == {}, "make it a template of base/words.py"
+
+
+def test_every_sentence_is_said_somewhere():
+    whole, begun = set(), set()
+    for module in modules():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[0], ast.Constant):
+                begun.add(node.values[0].value)
+            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "say" and node.args:
+                whole |= {inner.value for inner in ast.walk(node.args[0]) if isinstance(inner, ast.Constant)}
+            elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "kind":
+                whole |= {inner.value for inner in ast.walk(node.value) if isinstance(inner, ast.Constant)}
+    parts = tuple(start for start in begun if start.endswith("_"))
+    assert {kind for kind in SENTENCES.keys() - whole if not kind.startswith(parts)} == set()
