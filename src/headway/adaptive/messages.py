@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from headway.base.text import counted, listed
-from headway.base.words import OUTCOMES, amount_of, is_too_wide, say
-from headway.config.metrics import METRICS, Metric, metric_name
+from headway.base.words import say, verdict_sentence
+from headway.config.metrics import METRICS, metric_name
 from headway.stats.blocks import PlanState
 from headway.stats.evidence import SETTLED, Difference
 from headway.stats.verdicts import verdict_of
@@ -14,36 +14,23 @@ from headway.stats.warnings import judged_anew, recounted
 from headway.store.look_plans import StoredPlan, stored_plan
 
 
-def per_cent(margin: float) -> str:
-    """A margin as it was given.
-
-    Examples:
-        >>> per_cent(0.5), per_cent(2.0)
-        ('0.5 %', '2 %')
-    """
-    return f"{margin:g} %"
-
-
 def planned(plan: StoredPlan) -> Iterator[str]:
     """Yield sentences on a plan: its questions, its interim analyses, and the seeds known before."""
-    yield f"{_questions(plan, f' of {metric_name(plan.metric)}')}; family-wise error rate {100 * plan.level:.3g} %"
+    yield say("plan_level", plan=_questions(plan), level=100 * plan.level)
     for warning in (*recounted(plan.looks, plan.n_before), *judged_anew(plan.rules)):
         yield warning.sentence
 
 
-def _questions(plan: StoredPlan, of: str = "") -> str:
-    what = counted(len(plan.asked), "contrast" if plan.are_declared else "comparison")
+def _questions(plan: StoredPlan) -> str:
+    questions = counted(len(plan.asked), "contrast" if plan.are_declared else "comparison")
     looks = listed(map(str, plan.looks))
-    until = f"add seeds until each has an answer within {per_cent(plan.margin)}"
-    return f"plan for {what}{of}: {until}; interim analyses at {looks} seeds"
+    return say("plan", questions=questions, quantity=metric_name(plan.metric), margin=plan.margin, looks=looks)
 
 
 def goes_on(former: StoredPlan, plan: StoredPlan) -> str:
     """Return a sentence that a plan is prolonged beyond its end, with the cost of that."""
-    return (
-        f"the plan of this directory ended at {former.at_most} seeds and now ends at {plan.at_most}; this raises its "
-        f"rate of false positives from {100 * former.level:.2g} to {100 * plan.level:.2g} %"
-    )
+    levels = {"level": 100 * former.level, "raised": 100 * plan.level}
+    return say("plan_goes_on", former=former.at_most, now=plan.at_most, **levels)
 
 
 def where_it_stands(directory: Path) -> Iterator[str]:
@@ -57,15 +44,16 @@ def where_it_stands(directory: Path) -> Iterator[str]:
         return
     yield _questions(plan)
     if not plan.history:
-        yield "no interim analysis has been made yet"
+        yield say("no_look")
         return
     last = plan.history[-1]
     unsettled = [name for name in plan.asked if name in last.outcomes and last.outcomes[name] not in SETTLED]
-    place, of = plan.looks.index(last.n_seeds) + 1, len(plan.looks)
-    told = f"{len(plan.asked) - len(unsettled)} of {len(plan.asked)} settled"
-    left = f"; open: {listed(unsettled)}" if unsettled else ""
-    end = "; the plan has ended" if not unsettled or place == of else ""
-    yield f"interim analysis {place} of {of}, {last.n_seeds} seeds: {told}{left}{end}"
+    n_settled, n_looks = len(plan.asked) - len(unsettled), len(plan.looks)
+    place = plan.looks.index(last.n_seeds) + 1
+    told = say("look_settled", look=place, looks=n_looks, seeds=last.n_seeds, n=n_settled, all=len(plan.asked))
+    if unsettled:
+        told = say("look_open", look=told, names=listed(unsettled))
+    yield say("plan_ended", look=told) if not unsettled or place == n_looks else told
 
 
 def look(plan: StoredPlan, state: PlanState, before: Sequence[str]) -> Iterator[str]:
@@ -77,38 +65,24 @@ def look(plan: StoredPlan, state: PlanState, before: Sequence[str]) -> Iterator[
         before: the questions that had been settled before.
     """
     number = state.look or 1
-    yield f"interim analysis {number} of {len(plan.looks)}, {plan.looks[number - 1]} seeds:"
-    width = max(map(len, plan.asked))
+    yield say("look", look=number, looks=len(plan.looks), seeds=plan.looks[number - 1])
     for name, contrast in zip(plan.asked, state.contrasts, strict=True):
         if name not in before:
-            yield f"  {name:<{width}}  {difference_sentence(contrast, METRICS[plan.metric], plan.margin)}"
+            yield f"  {_verdict(plan, name, contrast)}"
     if before:
-        yield f"  {len(before)} of {len(plan.asked)} had been settled before"
+        yield f"  {say('settled_before', n=len(before), all=len(plan.asked))}"
 
 
-def difference_sentence(contrast: Difference, metric: Metric, margin: float) -> str:
-    """Return the difference, its interval, and how that reads.
-
-    Examples:
-        >>> contrast = Difference.partly_known(n_pairs=5, estimate=0.7, interval=(0.4, 1.0), outcome="apart")
-        >>> difference_sentence(contrast, METRICS["eval_loss_nats"], 0.5)
-        '0.7 % (0.4 to 1.0 %): clear difference'
-    """
-    told = verdict_of(contrast, None, metric=metric, sides=("",), in_per_cent=contrast.is_logarithmic)
-    if told.change is None:
-        return say("no_seeds", quantity=told.quantity)
-    write = amount_of(replace(told, margin=margin))
-    interval = ""
-    if told.interval is not None:
-        interval = f" ({say('too_wide') if is_too_wide(told.unit, told.interval) else write(*told.interval)})"
-    outcome = OUTCOMES[contrast.outcome].format(margin=per_cent(margin))
-    return f"{write(told.change)}{interval}: {outcome}"
+def _verdict(plan: StoredPlan, name: str, contrast: Difference) -> str:
+    weights, metric = plan.asked[name], METRICS[plan.metric]
+    is_pair = sorted(weights.values()) == [-1.0, 1.0]
+    sides = tuple(sorted(weights, key=weights.__getitem__, reverse=True)) if is_pair else (name,)
+    verdict = verdict_of(contrast, None, metric=metric, sides=sides, in_per_cent=contrast.is_logarithmic)
+    interval_name = f"{'simultaneous ' * (len(plan.asked) > 1)}{100 * (1 - plan.level):.3g} % CI"
+    return verdict_sentence(replace(verdict, margin=plan.margin, interval_name=interval_name))
 
 
 def ending(plan: StoredPlan, state: PlanState) -> Iterator[str]:
     """Yield a sentence for each question of a plan that has ended."""
-    metric = METRICS[plan.metric]
-    yield f"differences of {metric_name(plan.metric)}; {metric.better} is better"
     for name, contrast in zip(plan.asked, state.contrasts, strict=True):
-        after = f" after {counted(contrast.n_pairs, 'seed')}" if contrast.n_pairs else ""
-        yield f"{name}: {difference_sentence(contrast, metric, plan.margin)}{after}"
+        yield _verdict(plan, name, contrast)

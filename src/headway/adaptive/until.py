@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.adaptive import messages
-from headway.base.text import counted, listed
+from headway.base.text import listed
+from headway.base.words import say
 from headway.config.arms import Arm
 from headway.config.document import MOST_SEEDS
 from headway.config.experiment import Experiment
@@ -197,7 +198,7 @@ class Until:
         check_experiment(context.experiment)
         plan = self._plan(context.experiment, context.path, context.tell)
         if left := [arm.full_name for arm in context.experiment.selected if arm.full_name not in plan.arms]:
-            context.tell(f"no comparison includes {listed(left)}, so no seeds are added there")
+            context.tell(say("not_asked", arms=listed(left)))
         return plan, context.experiment.select(arms=plan.arms, seeds=list(plan.seeds[: plan.looks[0]]))
 
     def resume(self, plan: StoredPlan, context: PlanContext) -> Sequence[str]:
@@ -216,7 +217,7 @@ class Until:
             if missing := sorted(set(former.arms) - set(names)):
                 raise UserError(f"the plan of {path} includes {listed(missing)} too; choose all of its arms")
             if late := sorted(set(asked) - set(former.asked)) if are_declared else []:
-                tell(f"{listed(late)}: added after an answer was known, so not part of the plan")
+                tell(say("late_questions", names=listed(late)))
             if self.at_most is None or self.at_most == former.at_most:
                 return former
             longer = extended(former, self.at_most)
@@ -247,9 +248,8 @@ class Until:
             raise UserError("this directory has the plan of a former search; choose another directory")
         if self.margin != former.margin:
             raise UserError(
-                f"until {messages.per_cent(self.margin)}: the plan of this directory has the margin "
-                f"{messages.per_cent(former.margin)}, which cannot change after an answer; use that margin, or "
-                "another directory"
+                f"until {self.margin:g} %: the plan of this directory has the margin {former.margin:g} %, "
+                "which cannot change after an answer; use that margin, or another directory"
             )
         if self.at_most is not None and self.at_most < former.at_most:
             raise UserError(
@@ -277,7 +277,7 @@ def follow_plan(plan: StoredPlan, context: PlanContext) -> Sequence[str]:
         if not wanted or wanted == before:
             break
         n_seeds = plan.looks[state.look or 0]
-        context.tell(f"next interim analysis: {n_seeds} seeds, {counted(len(wanted), 'more run')}")
+        context.tell(say("next_look", seeds=n_seeds, n=len(wanted)))
         context.train(wanted)
         before = wanted
     return tuple(messages.ending(plan, state))
@@ -307,10 +307,7 @@ def _analyse(plan: StoredPlan, cells: Cells, context: PlanContext) -> PlanState:
             keep(context.path, f"after-{n}", LookMade(n_seeds=n, outcomes=outcomes, intervals=intervals, made=""))
             context.tell_all(messages.look(plan, state, settled))
         elif dict(made[n].outcomes) != outcomes:
-            context.tell(
-                f"the results of {n} seeds have changed since their interim analysis: runs were repeated or dropped, "
-                "or the rules changed"
-            )
+            context.tell(say("look_changed", seeds=n))
         settled = [name for name, contrast in contrasts.items() if contrast.is_settled]
     return state
 

@@ -39,14 +39,29 @@ PHRASES: Mapping[Kind, str] = {
     "none": "no spread over seeds",
 }
 
-OUTCOMES = {
-    "apart": "clear difference",
-    "small": "clear difference, by less than {margin}",
-    **{kind: PHRASES[kind] for kind in ("same", "open", "few", "none")},
-}
-"""The words for the outcome of a difference that are used where its better direction is not named."""
-
 SENTENCES = {
+    "plan": (
+        "plan for {questions} of {quantity}: add seeds until each has an answer within {margin:g} %; interim analyses "
+        "at {looks} seeds"
+    ),
+    "plan_level": "{plan}; family-wise error rate {level:.3g} %",
+    "plan_goes_on": (
+        "the plan of this directory ended at {former} seeds and now ends at {now}; this raises its rate of false "
+        "positives from {level:.2g} to {raised:.2g} %"
+    ),
+    "not_asked": "no comparison includes {arms}, so no seeds are added there",
+    "late_questions": "{names}: added after an answer was known, so not part of the plan",
+    "next_look": "next interim analysis: {seeds} seeds, {n:more run}",
+    "no_look": "no interim analysis has been made yet",
+    "look": "interim analysis {look} of {looks}, {seeds} seeds:",
+    "look_settled": "interim analysis {look} of {looks}, {seeds} seeds: {n} of {all} settled",
+    "look_open": "{look}; open: {names}",
+    "look_changed": (
+        "the results of {seeds} seeds have changed since their interim analysis: runs were repeated or dropped, or the "
+        "rules changed"
+    ),
+    "plan_ended": "{look}; the plan has ended",
+    "settled_before": "{n} of {all} had been settled before",
     "agrees": "agrees",
     "does_not_agree": "does not agree",
     "inconclusive": "inconclusive",
