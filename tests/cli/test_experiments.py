@@ -270,7 +270,7 @@ def test_seeds_are_added_until_arms_are_told_apart(tmp_path):
     done = headway(*words, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert "add seeds until each has an answer within 5 %; interim analyses at 3 and 4 seeds" in done.stderr
-    assert re.search(r"^h1 - h2: .* after [34] seeds", done.stderr, re.MULTILINE)
+    assert re.search(r"^h1 vs h2: .*; [34] seeds\)", done.stderr, re.MULTILINE)
     assert (tmp_path / "out/report.html").exists()
 
 
