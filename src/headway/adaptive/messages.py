@@ -48,12 +48,19 @@ def where_it_stands(directory: Path) -> Iterator[str]:
         return
     last = plan.history[-1]
     unsettled = [name for name in plan.asked if name in last.outcomes and last.outcomes[name] not in SETTLED]
-    n_settled, n_looks = len(plan.asked) - len(unsettled), len(plan.looks)
-    place = plan.looks.index(last.n_seeds) + 1
-    told = say("look_settled", look=place, looks=n_looks, seeds=last.n_seeds, n=n_settled, all=len(plan.asked))
+    told = say(
+        "look_settled",
+        look=plan.looks.index(last.n_seeds) + 1,
+        looks=len(plan.looks),
+        seeds=last.n_seeds,
+        n=len(plan.asked) - len(unsettled),
+        all=len(plan.asked),
+    )
     if unsettled:
         told = say("look_open", look=told, names=listed(unsettled))
-    yield say("plan_ended", look=told) if not unsettled or place == n_looks else told
+    if not unsettled or last.n_seeds == plan.at_most:
+        told = say("plan_ended", look=told)
+    yield told
 
 
 def look(plan: StoredPlan, state: PlanState, before: Sequence[str]) -> Iterator[str]:
@@ -74,11 +81,20 @@ def look(plan: StoredPlan, state: PlanState, before: Sequence[str]) -> Iterator[
 
 
 def _verdict(plan: StoredPlan, name: str, contrast: Difference) -> str:
-    weights, metric = plan.asked[name], METRICS[plan.metric]
-    is_pair = sorted(weights.values()) == [-1.0, 1.0]
-    sides = tuple(sorted(weights, key=weights.__getitem__, reverse=True)) if is_pair else (name,)
-    verdict = verdict_of(contrast, None, metric=metric, sides=sides, in_per_cent=contrast.is_logarithmic)
-    interval_name = f"{'simultaneous ' * (len(plan.asked) > 1)}{100 * (1 - plan.level):.3g} % CI"
+    weights = plan.asked[name]
+    sides: tuple[str, ...] = (name,)
+    if sorted(weights.values()) == [-1.0, 1.0]:
+        sides = tuple(sorted(weights, key=weights.__getitem__, reverse=True))
+    verdict = verdict_of(
+        contrast,
+        None,
+        metric=METRICS[plan.metric],
+        sides=sides,
+        in_per_cent=contrast.is_logarithmic,
+    )
+    interval_name = f"{100 * (1 - plan.level):.3g} % CI"
+    if len(plan.asked) > 1:
+        interval_name = f"simultaneous {interval_name}"
     return verdict_sentence(replace(verdict, margin=plan.margin, interval_name=interval_name))
 
 

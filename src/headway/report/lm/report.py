@@ -75,7 +75,8 @@ class TokensReportPart(ReportPart):
         """Yield the figures of a task with known answers, and those of the loss without heads if arms were pruned."""
         yield from answers(material)
         if _has_init_from(material):
-            yield from (_under(material, control, training.against_kept) for control in material.controls)
+            for control in material.controls:
+                yield _under(material, control, training.against_kept)
 
     def figures(self, material: ReportData) -> Iterator[Figure | None]:
         """The figures in their order; None in place of one that the results have no numbers for."""
@@ -83,7 +84,8 @@ class TokensReportPart(ReportPart):
         trained = _trained(material)
 
         def of_controls(draw: Draw) -> Iterator[Figure | None]:
-            return (_under(trained, control, draw) for control in shown)
+            for control in shown:
+                yield _under(trained, control, draw)
 
         if not _has_init_from(material):  # the heads of a pruned arm are no chosen layout
             yield from of_controls(LOSS_AGAINST_HEADS)
@@ -107,14 +109,17 @@ class TokensReportPart(ReportPart):
         if primary != PER_BYTE:
             names = [name for name in names if name != PER_BYTE]
         headings = FINAL | {LOSS.metric: loss_metric(material).axis}
-        compared = [_compared(material, arm) for arm in material.arms]
         # A primary metric that is a share has no differences in per cent.
         relative = primary in names and METRICS[primary].unit != YES_OR_NO
         columns = {"": [arm.label for arm in material.arms]}
         for name in names:
-            columns[headings[name]] = [_solved(a) if name == "solved" else over_seeds(a, name) for a in material.arms]
+            if name == "solved":
+                cells = [_solved(arm) for arm in material.arms]
+            else:
+                cells = [over_seeds(arm, name) for arm in material.arms]
+            columns[headings[name]] = cells
             if name == names[0] and relative:
-                columns |= _against(material, compared)
+                columns |= _against(material)
         columns |= _costs(material) if material.timings else {}
         rows = []
         for arm, *cells in zip(material.arms, *columns.values(), strict=True):
@@ -146,13 +151,16 @@ class TokensReportPart(ReportPart):
         for entry in results.plain_curve:
             if entry.arm.partition("+")[2] not in rate_only:
                 found.append(Statement(sentence=entry.sentence, colour=named[entry.arm].colour))
-        rates = results.learning_rates
-        changed = [c for entry in rates for c in entry.comparisons if c.changed]
-        found += [Statement(sentence=say("at_best_rates", verdict=c.verdict), colour=QUIET) for c in changed]
-        judged = any(c.interval for entry in rates for c in entry.comparisons)
-        if judged and not changed:
+        at_best = [c for entry in results.learning_rates for c in entry.comparisons]
+        changed = [c for c in at_best if c.changed]
+        for c in changed:
+            found.append(Statement(sentence=say("at_best_rates", verdict=c.verdict), colour=QUIET))
+        if not changed and any(c.interval for c in at_best):
             found.append(Statement(sentence=say("no_change_at_best_rates"), colour=QUIET))
-        return [*samples.statements(material), *found, *filter(None, [training.prunable(material.under(None))])]
+        prunable = training.prunable(material.under(None))
+        if prunable is not None:
+            found.append(prunable)
+        return [*samples.statements(material), *found]
 
     def tables(self, material: ReportData) -> list[tuple[str, Table]]:
         """Further tables: learning rates, and what samples repeat and use."""
@@ -161,7 +169,7 @@ class TokensReportPart(ReportPart):
             ("Learning rates", learning_rates(material)),
             ("Sample statistics", samples.vanishing(material)),
         ]
-        return [(title, table) for title, table in found if table is not None]
+        return [(title, table) for title, table in found if table]
 
     def writings(self, material: ReportData) -> list[Writing]:
         """The texts of each arm's shown run."""
@@ -195,25 +203,27 @@ def _solved(arm: ArmResults) -> str:
     return f"{int(solved.sum())} of {len(solved)}"
 
 
-def _compared(material: ReportData, arm: ArmResults) -> Comparison | None:
-    """The comparison with the baseline that an arm is first compared with: its group's, where it has one."""
-    for c in material.results.comparisons:
-        if c.metric == material.results.primary and c.arm == arm.name and c.share is not None:
-            return c
-    return None
+def _against(material: ReportData) -> dict[str, list[str]]:
+    """Columns of the differences from the baselines, and of the baselines' short names where there are several.
 
-
-def _against(material: ReportData, compared: Sequence[Comparison | None]) -> dict[str, list[str]]:
-    """Columns of the differences from the baselines, and of the baselines' short names where there are several."""
-    named = arm_styles(material.experiment)
-    shares = [c.share if c else None for c in compared]
-    columns = {
-        "against its baseline": [
-            "–" if share is None else f"{100 * share:+.2f} %".replace("-", "−") for share in shares
-        ]
-    }
-    if len({c.baseline for c in compared if c}) > 1:
-        columns["baseline"] = [named[c.baseline].point if c else "–" for c in compared]
+    An arm is compared with the baseline that it is first compared with: its group's, where it has one.
+    """
+    named, first = arm_styles(material.experiment), dict[str, Comparison]()
+    for comparison in material.results.judged:
+        if comparison.share is not None:
+            first.setdefault(comparison.arm, comparison)
+    differences, baselines = list[str](), list[str]()
+    for arm in material.arms:
+        compared = first.get(arm.name)
+        if compared is None or compared.share is None:
+            differences.append("–")
+            baselines.append("–")
+        else:
+            differences.append(f"{100 * compared.share:+.2f} %".replace("-", "−"))
+            baselines.append(named[compared.baseline].point)
+    columns = {"against its baseline": differences}
+    if len(set(baselines) - {"–"}) > 1:
+        columns["baseline"] = baselines
     return columns
 
 

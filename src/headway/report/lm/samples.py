@@ -39,9 +39,11 @@ def repetition(material: ReportData) -> Figure | None:
     x = Axis("token", "tokens written", scale={"nice": False, "zero": True}, ticks={"tickMinStep": 100})
     top = max(0.1, *(row["share"] for row in rows))
     y = Axis("share", "repeated 4-grams", domain=[0, top], scale={"nice": True}, ticks={"format": "%"})
-    shown, panels = ["what:N", "token:Q", ("share:Q", ".1%"), "n:Q"], []
+    shown = ["what:N", "token:Q", ("share:Q", ".1%"), "n:Q"]
+    panels = []
     for when in WHEN:
-        if points := [row for row in rows if row["when"] == when]:
+        points = [row for row in rows if row["when"] == when]
+        if points:
             lines = line_bands(points, x, y, style, spread=None, points=36, shown=shown)
             panels.append(panel(lines, WIDTH // 2 - 60, 240, when))
     n_samples = max(row["n"] for row in rows)
@@ -172,15 +174,17 @@ def table(material: ReportData) -> Table | None:
     # A metric as published may be measured under a control alone: it still follows its statement's own.
     for entry in sorted(claims, key=lambda entry: (order.index(entry.name), entry.as_published)):
         rows.setdefault((entry.name, entry.metric), {})[entry.control] = entry
+    caption = (
+        "A cell has the verdict, the range of the tested number, and numbers of arms (holds / does not hold / "
+        "cannot be told). Differences of grey rows come from the metric as published, and differences of columns "
+        "from their controls."
+    )
+    if not _OF_PRUNING.intersection(order):
+        caption += _NOT_HERE
     return Table(
         columns=("", *map(material.experiment.control_label, controls)),
         rows=tuple(_row(by_control, controls) for by_control in rows.values()),
-        caption=(
-            "A cell has the verdict, the range of the tested number, and numbers of arms (holds / does not hold / "
-            "cannot be told). Differences of grey rows come from the metric as published, and differences of columns "
-            "from their controls."
-        )
-        + ("" if _OF_PRUNING.intersection(order) else _NOT_HERE),
+        caption=caption,
     )
 
 
@@ -194,11 +198,10 @@ def _row(by_control: Mapping[str | None, JudgedStatement], controls: Sequence[st
     one = next(iter(by_control.values()))
     cells = [_cell(by_control[control]) if control in by_control else "–" for control in controls]
     name = f"by {metric_name(one.metric)}"
-    return Row(
-        cells=(name if one.as_published else f"{fill(one.says, NARROW)}\n{name}", *cells),
-        colour=None if one.as_published or None not in by_control else COLOURS[by_control[None].verdict],
-        quiet=one.as_published,
-    )
+    if one.as_published:
+        return Row(cells=(name, *cells), quiet=True)
+    colour = COLOURS[by_control[None].verdict] if None in by_control else None
+    return Row(cells=(f"{fill(one.says, NARROW)}\n{name}", *cells), colour=colour)
 
 
 def _cell(entry: JudgedStatement) -> str:
@@ -206,7 +209,10 @@ def _cell(entry: JudgedStatement) -> str:
     if not arms:
         return "–"
     values = [arm.value for arm in arms if arm.value is not None]
-    counts = "/".join(str(sum(arm.verdict == verdict for arm in arms)) for verdict in COLOURS)
     if not values:
         return f"{entry.verdict}\n{untested(max(arm.seeds for arm in arms))}"
-    return f"{entry.verdict}\n{span(values, 2)}" + (f"\n{counts}" if len(arms) > 1 else "")
+    cell = f"{entry.verdict}\n{span(values, 2)}"
+    if len(arms) == 1:
+        return cell
+    counts = [sum(arm.verdict == verdict for arm in arms) for verdict in COLOURS]
+    return f"{cell}\n{'/'.join(map(str, counts))}"

@@ -49,7 +49,8 @@ def claim_sentence(
         value=span(values) if values else "–",
         also=span(also) if also else "–",
     )
-    return say("claim" if len(arms) == 1 else "claim_by_arm", says=says, verdict=verdict, evidence=evidence)
+    kind = "claim" if len(arms) == 1 else "claim_by_arm"
+    return say(kind, says=says, verdict=verdict, evidence=evidence)
 
 
 def with_arms(arms: Sequence[JudgedArm], overall: Verdict, titles: Mapping[str, str]) -> str:
