@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 403_012,
-    "code lines": 38_696,
+    "tokens": 404_403,
+    "code lines": 38_784,
     "dense modules": 75,
     "functions above 400 tokens": 15,
     "comprehensions in 1,000 lines": 72,
