@@ -347,7 +347,7 @@ def open(out: str | Path, *, plugins: Iterable[str | Path] = ()) -> ResultsDirec
         Traceback (most recent call last):
         headway.errors.ResultsError: nowhere is not a results directory of Headway: there is no such directory; `headway run` makes one
     """  # noqa: E501 - the doctest's error stands on one line
-    return ResultsDirectory.open(Path(out), plugins)
+    return ResultsDirectory.open(out, plugins)
 
 
 def compare(first: str | Path | Store, second: str | Path | Store) -> "Results":

@@ -40,7 +40,7 @@ class StartPruning(Spec):
         able = (
             f"keep {least} or more"
             if least < layout.total
-            else ("none of these heads can be pruned; leave init_from.prune out")
+            else "none of these heads can be pruned; leave init_from.prune out"
         )
         return (
             f"prune.keep {self.keep}: that is {counted(keep, 'head')}, but {self.by} prunes one of two similar heads, "
@@ -120,7 +120,7 @@ class Start(InitialRun):
         share = f"{100 * keep:g} %" if isinstance(keep, float) else f"{keep} heads" if isinstance(keep, int) else keep
         drawn = {
             "kept": "",
-            "fresh": ("weights re-initialised"),
+            "fresh": "weights re-initialised",
             "rewound": f"weights rewound to step {self.rewind_to:,}",
         }
         parts = (

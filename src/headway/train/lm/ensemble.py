@@ -202,6 +202,8 @@ class _AdamW:
     def __init__(self, stack: StackedParameters, trainings: Sequence[TokensTraining], steps: int):
         self._stack, self._trainings, self._steps = stack, trainings, steps
         self.mean, self.square = torch.zeros_like(stack.rows), torch.zeros_like(stack.rows)
+        self.parts = {"weights": stack.rows, "optimizer/exp_avg": self.mean, "optimizer/exp_avg_sq": self.square}
+        """The state of all members, by the beginning of the names that `TorchTrainer.state` gives its arrays."""
         self._groups = {
             training: [member for member, each in enumerate(trainings) if each == training] for training in trainings
         }
@@ -358,25 +360,22 @@ class Member:
 
     def state(self) -> Arrays:
         """Return the state that `TorchTrainer.state` would return, so that a run resumes alone or in an ensemble."""
-        ensemble, number = self._ensemble, self._number
-        arrays = {f"weights/{name}": array for name, array in self.weights().items()}
-        if not self.step:
-            return arrays
-        for key, matrix in (("exp_avg", ensemble.adamw.mean), ("exp_avg_sq", ensemble.adamw.square)):
-            arrays |= {f"optimizer/{key}/{name}": a for name, a in ensemble.stack.split(matrix[number]).items()}
-        counts = {f"optimizer/step/{name}": np.array(self.step, np.float32) for name in ensemble.stack.places}
-        return arrays | counts
+        stack, arrays = self._ensemble.stack, Arrays()
+        for part, matrix in self._ensemble.adamw.parts.items():
+            if self.step or part == "weights":
+                arrays |= {f"{part}/{name}": array for name, array in stack.split(matrix[self._number]).items()}
+        if self.step:
+            arrays |= {f"optimizer/step/{name}": np.array(self.step, np.float32) for name in stack.places}
+        return arrays
 
     def restore(self, step: int, state: Arrays) -> None:
         """Restore the state of this member from a step; members that have already started stand at the same step."""
-        ensemble, number = self._ensemble, self._number
-        rows = {"weights/": ensemble.stack.rows, "optimizer/exp_avg/": ensemble.adamw.mean}
-        rows["optimizer/exp_avg_sq/"] = ensemble.adamw.square
+        ensemble = self._ensemble
         with torch.no_grad():
-            for prefix, matrix in rows.items():
-                arrays = {key.removeprefix(prefix): a for key, a in state.items() if key.startswith(prefix)}
+            for part, matrix in ensemble.adamw.parts.items():
+                arrays = {key.removeprefix(f"{part}/"): a for key, a in state.items() if key.startswith(f"{part}/")}
                 if arrays:
-                    matrix[number] = ensemble.stack.join(arrays)
+                    matrix[self._number] = ensemble.stack.join(arrays)
         self.step = ensemble.step = step
         self._taken, self._seconds = len(self._done), ensemble.seconds
 
