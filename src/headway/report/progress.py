@@ -233,14 +233,16 @@ def _messages(runs: Sequence[Progress]) -> list[Text]:
 
 
 def _line(run: Progress) -> str:
-    loss = _loss(run) if run.status == "done" else ""
-    said = [f": {run.message}" if run.message else "", f", training loss {loss}" if loss else ""]
-    return f"{run.name} seed {run.seed} {run.status}{''.join(said)}"
+    said = f": {run.message}" if run.message else ""
+    return f"{run.name} seed {run.seed} {run.status}{said}"
 
 
 def _loss(run: Progress) -> str:
-    """Return the training loss that a run recorded last, in four digits; empty before the first."""
-    loss = None if run.folder is None else last_training_loss(run.folder)
+    """Return the training loss that a run recorded last, in four digits; empty before the first, and once it is done.
+
+    The last record of a finished run may be of a single step, so its report has better numbers.
+    """
+    loss = None if run.folder is None or run.status == "done" else last_training_loss(run.folder)
     return "" if loss is None else number(loss, 4)
 
 
