@@ -310,7 +310,8 @@ class Ablation(ModelOnText):
         """Findings: the heads that matter, pairs of heads, and the circuit."""
         single, pairs = self.exact.single, self.pairs
         found = [
-            Finding(about=f"{kind}_ablation_nats", statements=tuple(told_heads(single[kind], kind))) for kind in KINDS
+            Finding(about=f"{kind}_ablation_nats", statements=tuple(told_heads(single[kind], kind)))
+            for kind in sorted(KINDS, key=TOLD.__ne__)
         ]
         if pairs is not None:
             interactions = _pairs(pairs), statement("interaction")

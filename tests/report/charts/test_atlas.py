@@ -83,6 +83,13 @@ def test_values_that_are_nearly_the_same_are_not_made_to_differ_and_others_fill_
     assert scale["domain"] == [2.0, 3.0]
 
 
+def test_values_on_a_log_scale_have_numbers_in_their_cells():
+    wide = HeadScores(metric="attention_excess", values={"layers.0.attention": np.array([0.1, 3.0, 12.4])}, n_rows=9)
+    assert {"12.4", "3.0", "0.1"} <= set(
+        re.findall(r">([\d.]+)</text>", svg_of(atlas({"attention_excess": wide}).spec))
+    )
+
+
 def test_heads_that_are_named_have_a_frame():
     figure = atlas(scores(RAGGED), metrics=["sink_score"], marked=["L1H2", "L0H5"])
     assert MARK in json.dumps(figure.spec)

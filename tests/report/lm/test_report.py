@@ -76,7 +76,8 @@ def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progressio
     assert [panel["title"] for panel in upper["hconcat"]] == ["low", "medium", "high"]
     assert len(lower["hconcat"]) == 3
     assert re.match(
-        r"Loss on the same 64 held-out sequences \(final evaluation: (all|[\d,]+) sequences\)\.", figure.caption
+        r"Curves show the loss on 64 held-out sequences; tables show the final loss, on (all|[\d,]+) sequences\.",
+        figure.caption,
     )
     assert "means over 3 seeds, and bands span" in figure.caption
 

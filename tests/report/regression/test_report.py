@@ -63,7 +63,7 @@ def test_captions_say_how_many_seeds_and_what_the_bands_are(heads: ReportData) -
     assert "means over 2 seeds, and bands span the range over seeds" in captions["loss"]
     assert "means over 2 seeds" in captions["lengths"]
     assert "95 % bootstrap intervals" in captions["lengths-by-arm"]
-    assert "Dark lines are seed 0, and faint lines are other seeds (1 of 1 drawn)" in captions["dynamics"]
+    assert "Dark lines are seed 0, and faint lines are other seeds (at most 4)" in captions["dynamics"]
     assert "large points are their means." in captions["final-error"]
 
 
@@ -96,6 +96,7 @@ def test_validation_on_few_prompts_has_a_band_of_their_luck_and_the_final_error(
     material = with_luck(directory, 0.2, seeds)
     figure = training.loss(material)
     assert figure is not None
+    assert "points are the final evaluation on 100,000 prompts." in figure.caption
     assert "Bands around the validation loss also cover the 95 % interval over prompts." in figure.caption
     _, validation = figure.spec["hconcat"] if "hconcat" in figure.spec else figure.spec["concat"]
     marks = [layer["mark"]["type"] for layer in validation["layer"]]

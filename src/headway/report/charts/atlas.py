@@ -153,9 +153,8 @@ def _chart(
     column = f"m{at}"
     scale, light = colours(score.declared.unit, [*found.values(), np.array([row["null"] for row in nulls])])
     height = size.step * len(size.rows)
-    digits = ".2~g" if light is None else ".3~g"
     length = max(48, min(120, height))
-    colour = valued(column, scale, orient="right", gradientLength=length, tickCount=4, format=digits)
+    colour = valued(column, scale, orient="right", gradientLength=length, tickCount=4, format=".3~g")
     x, y = _across(size, bool(nulls)), _down(size)
     known = cells.transform_filter(f"isDefined(datum.{column})")
     finite = known.transform_filter(f"isValid(datum.{column})")
@@ -177,7 +176,7 @@ def _chart(
         of_null = alt.Color("null:Q", scale=scale)
         layers.append(head_map(numbered["null"], x, y, of_null, end="end", gap=size.gap, shown=shown))
     written = _digits(found.values())
-    if light is not None and written is not None and size.cell >= 28 and size.step >= 18:
+    if written is not None and size.cell >= 28 and size.step >= 18:
         layers += [_numbers(chart, field, x, y, written, light) for field, chart in numbered.items()]
     return panel(layers, size.width, height, _title(score))
 
@@ -205,7 +204,7 @@ def _digits(values: Iterable[np.ndarray]) -> str | None:
     """Return the number format of a panel, as an expression of {v}; None if numbers would all be 0."""
     most = max(float(np.nanmax(np.abs(value))) for value in values if np.isfinite(value).any())
     if most >= 999.5:
-        return "format({v}, '.2~s')"
+        return "format({v}, abs({v}) >= 999.5 ? '.2~s' : '.0f')"
     if most >= 10:
         return "abs({v}) >= 99.95 ? format({v}, '.0f') : format({v}, '.1f')"
     if most < 0.005:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from headway.report.charts.figure import INK, QUIET, Hint, Rows, alt, charted, hints
-from headway.report.charts.lines import Axis
+from headway.report.charts.lines import Axis, seeds_said
 
 Interval = tuple[str, str]
 """The columns that hold the ends of an interval."""
@@ -112,17 +112,21 @@ SEEDS = 3
 """Seeds from which on an interval is drawn: that of two seeds is 13 standard errors wide on either side."""
 
 
-def mean_said(n_seeds: int) -> str:
+def mean_said(counts: Sequence[int]) -> str:
     """Return what a point is, in words: a mean over seeds with its interval, or one seed.
 
+    Args:
+        counts: the number of seeds of each arm.
+
     Examples:
-        >>> mean_said(1), mean_said(2), mean_said(3)
+        >>> mean_said([1]), mean_said([2]), mean_said([3, 3])
         ('one seed', 'the mean over 2 seeds', 'the mean over 3 seeds, with its 95 % CI (t distribution)')
     """
+    n_seeds = max(counts)
     if n_seeds < 2:
         return "one seed"
     interval = ", with its 95 % CI (t distribution)" if n_seeds >= SEEDS else ""
-    return f"the mean over {n_seeds} seeds{interval}"
+    return f"the mean over {seeds_said(counts)}{interval}"
 
 
 def over_seeds(values: Sequence[float] | np.ndarray, column: str = "value") -> dict[str, float]:

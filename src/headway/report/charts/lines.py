@@ -139,9 +139,20 @@ def keyed_rules(values: Sequence[tuple[LineStyle, float]], y: Axis, style: Mappi
     return [chart.encode(y=y.encoded("y"), **style, tooltip=hints(["what:N", f"{y.column}:Q"]))]
 
 
-def band_said(n_seeds: int) -> str:
+def seeds_said(counts: Sequence[int]) -> str:
+    """Return how many seeds arms have, in words.
+
+    Examples:
+        >>> seeds_said([3, 3]), seeds_said([5, 3])
+        ('3 seeds', '3 to 5 seeds')
+    """
+    few = "" if len(set(counts)) == 1 else f"{min(counts)} to "
+    return f"{few}{max(counts)} seeds"
+
+
+def band_said(counts: Sequence[int]) -> str:
     """Return the sentence on the lines of means over seeds and their bands; empty for one seed."""
-    return f"Lines are means over {n_seeds} seeds, and bands span the range over seeds." if n_seeds > 1 else ""
+    return f"Lines are means over {seeds_said(counts)}, and bands span the range over seeds." if max(counts) > 1 else ""
 
 
 def keyed(column: str, styles: Sequence[LineStyle], *, nested: bool = True) -> dict[str, Any]:
@@ -167,11 +178,15 @@ def keyed(column: str, styles: Sequence[LineStyle], *, nested: bool = True) -> d
     }
 
 
+STEP_LABEL = "datum.value ? format(datum.value, '~s') : '0'"
+"""The label of a tick, in Vega's words: its format of 0 would be `0k`."""
+
+
 def step_axis(first: int, last: int, *, titled: bool = True) -> Axis:
     """An axis of steps from 0: linear up to `first`, logarithmic beyond, so that the beginning is drawn too."""
     powers = [10**k for k in range(12) if first <= 10**k < last / 1.5]
     rounded = float(f"{last:.0e}")
     values = [0, *powers, int(rounded) if rounded <= last else last]
-    ticks = {"values": values, "labelExpr": "datum.value ? format(datum.value, '~s') : '0'"}
+    ticks = {"values": values, "labelExpr": STEP_LABEL, "labelSeparation": 4}
     title = "training step (log scale)" if titled else None
     return Axis("step", title, domain=[0, last], scale={"type": "symlog", "constant": first}, ticks=ticks)

@@ -135,10 +135,8 @@ def _scale(colours: Sequence[str], domain: Sequence[float]) -> dict[str, Any]:
     return {"range": list(colours), "domain": domain, "interpolate": "rgb", "clamp": True}
 
 
-def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[dict[str, Any], str | None]:
+def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[dict[str, Any], str]:
     """The colour scale of a metric, and where on it a number must be white: an expression with {} for the value.
-
-    On a log scale there is no room for numbers: None.
 
     Args:
         unit: the unit of the metric, as declared.
@@ -149,5 +147,5 @@ def colours(unit: str, values: Sequence[np.ndarray]) -> tuple[dict[str, Any], st
         return about_zero(found.high), f"abs({{}}) > {_DARK * found.high:.6g}"
     scale = {**_scale(SEQUENTIAL, [found.low, found.high]), "nice": False}
     if found.kind == "log":
-        return {**scale, "type": "log"}, None
+        return {**scale, "type": "log"}, f"{{}} > {found.low * (found.high / found.low) ** _DARK:.6g}"
     return scale, f"{{}} > {found.low + _DARK * (found.high - found.low):.6g}"

@@ -144,7 +144,7 @@ def against_loss(material: ReportData) -> Figure | None:
         part=PART,
         title="Loss and diversity with and without regularisers",
         caption=join(
-            f"Each point is an arm at the end of training: {mean_said(material.n_seeds)}.",
+            f"Each point is an arm at the end of training: {mean_said(material.seed_counts)}.",
             "Diversity is the mean over all layers.",
         ),
         chart=grid(charts, 2, (40, 20)),

@@ -30,7 +30,7 @@ from headway.report.charts.figure import (
     panel,
 )
 from headway.report.charts.intervals import ENDS, SEEDS, mean_said, over_seeds
-from headway.report.charts.lines import Axis, band_said, keyed, keyed_rules, line_bands, rule
+from headway.report.charts.lines import STEP_LABEL, Axis, band_said, keyed, keyed_rules, line_bands, rule
 from headway.report.charts.page import Row, Table
 from headway.report.experiment.data import ArmResults, ReportData, arm_styles, colours_of, training_curve
 from headway.report.experiment.laboratory import Statement
@@ -57,23 +57,26 @@ def learning(material: ReportData) -> Figure | None:
     width = (WIDTH - 60) // len(columns) - 62 if several else (WIDTH - 60) // 2 - 20
     whole = _ends(material, rows)
     style = keyed("what", _styles(material, whole), nested=False)
-    x = Axis("x", "training tokens", scale={"nice": False, "zero": False}, ticks={"tickCount": 6, "format": "~s"})
+    ticks = {"tickCount": 6, "labelExpr": STEP_LABEL}
+    x = Axis("x", "training tokens", scale={"nice": False, "zero": False}, ticks=ticks)
     # Vega-Lite warns of a zero on a logarithmic axis, even of one that is refused.
-    y = Axis("loss_nats", "evaluation loss (nats)", domain=whole, log=True, ticks={"tickCount": 5, "minExtent": 34})
+    ticks = {"tickCount": 5, "minExtent": 34}
+    y = Axis("loss_nats", "evaluation loss (nats, log scale)", domain=whole, log=True, ticks=ticks)
     panels = [
         panel(_curves(material, rows, arms, x, y, style), width, 230 if several else 260, group)
         for group, arms in columns.items()
     ]
     if len(late) > len(last):  # a curve, and not a point
-        y = replace(y, domain=ends([row[end] for row in late for end in ENDS], beside=0.06), log=False)
+        domain = ends([row[end] for row in late for end in ENDS], beside=0.06)
+        y = replace(y, title="evaluation loss (nats)", domain=domain, log=False)
         panels += [panel(_curves(material, late, arms, x, y, style), width, 260, ENLARGED) for arms in columns.values()]
     return Figure(
         name="learning",
         part="Training",
         title="Evaluation loss during training",
         caption=join(
-            f"Loss on {_sequences(material)}.",
-            band_said(material.n_seeds),
+            _sequences(material),
+            band_said(material.seed_counts),
             "Arms that are initialised from others show only their own training."
             if any(arm.shown.run.spec.initial_run for arm in material.arms)
             else "",
@@ -109,10 +112,10 @@ def _columns(material: ReportData) -> dict[str, list[ArmResults]]:
 def _sequences(material: ReportData) -> str:
     counts = {(declared(arm).evaluation.sequences_during, declared(arm).evaluation.sequences) for arm in material.arms}
     if len(counts) > 1:
-        return "the same held-out sequences"
+        return "Loss on the same held-out sequences."
     ((during, final),) = counts
     rest = "all" if final is None else f"{final:,}"
-    return f"the same {during:,} held-out sequences (final evaluation: {rest} sequences)"
+    return f"Curves show the loss on {during:,} held-out sequences; tables show the final loss, on {rest} sequences."
 
 
 def _ends(material: ReportData, rows: Rows) -> list[float]:
@@ -199,7 +202,7 @@ def against_kept(material: ReportData) -> Figure | None:
         title="Rise of the loss after pruning",
         caption=join(
             "Rise of the loss over the unpruned model of the same seed, without further training.",
-            f"Each point is {mean_said(material.n_seeds)}.",
+            f"Each point is {mean_said(material.seed_counts)}.",
         ),
         chart=_pruned_lines(rows, styles),
     )
@@ -263,7 +266,7 @@ def lane_use(material: ReportData) -> Figure | None:
         title="The lane's share of the stream",
         caption=join(
             "The lane's share of the stream's squared norm, averaged over tokens.",
-            f"Each point is {mean_said(material.n_seeds)}.",
+            f"Each point is {mean_said(material.seed_counts)}.",
             f"Curves over training are of seed {' or '.join(sorted({str(arm.shown.seed) for arm in over}))}, and grey "
             "lines are the lane's share of the width."
             if over
@@ -303,7 +306,7 @@ def _at_the_end(arms: Sequence[ArmResults]) -> Any:
 
 def _over_training(arm: ArmResults, width: int) -> Any:
     places, model = _places(arm.shown.series(LANE_SHARE)[1].shape[1]), declared(arm).model
-    ticks = {"tickCount": 3, "labelExpr": "datum.value ? format(datum.value, '~s') : '0'"}
+    ticks = {"tickCount": 3, "labelExpr": STEP_LABEL}
     palette = {place: LANE_PLACES[at % len(LANE_PLACES)] for at, place in enumerate(places)}
     colour = colours_of_column("place", palette, "stroke", title="before", columns=5)
     shown = ["place:N", "step:Q", ("share:Q", ".1%")]

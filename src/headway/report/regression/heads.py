@@ -166,11 +166,10 @@ def _theory(arm: ArmResults) -> Iterator[Datum]:
 
 def _caption(arms: list[ArmResults]) -> str:
     seeds = sorted({arm.shown.seed for arm in arms})
-    others = max(len(arm.runs) for arm in arms) - 1
     return join(
         "Per head, w is the mean diagonal entry of the QK circuit's x block, and mu is the y entry of the OV circuit.",
         f"Dark lines are seed {' or '.join(map(str, seeds))}"
-        + (f", and faint lines are other seeds ({min(others, OTHERS)} of {others} drawn)." if others else "."),
+        + (f", and faint lines are other seeds (at most {OTHERS})." if any(arm.runs[1:] for arm in arms) else "."),
         "Dashed lines are the mu that minimises the theory's effective loss at the current w."
         if any(map(_has_theory, arms))
         else "",
