@@ -154,7 +154,7 @@ def test_every_finding_is_plain_sentences(kind):
 
 
 def test_a_score_is_never_rounded_up_to_its_threshold_and_may_lie_below_0():
-    for value, written in ((0.8997, "89.9 %"), (-0.0123, "−1.3 %"), (0.0, "0.0 %")):
+    for value, written in ((0.8997, "89.9 %"), (0.0797, "8.0 %"), (-0.0123, "−1.2 %"), (0.0, "0.0 %")):
         said = statement("no_special", role="Fixed-pattern heads", heads=("L0H0",), value=value, least=0.5).sentence
         assert f" {written} (L0H0)" in said
 

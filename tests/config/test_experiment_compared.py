@@ -90,7 +90,8 @@ def test_a_note_says_why_an_arm_is_the_baseline():
     notes = resolve(document()).select(arms=["new-1", "new-2"]).compared().notes
     assert notes == (
         "baseline: new-1, the first arm that was named, because other is not among the arms",
-        "left out, because arms are absent: contrasts new-old and slope; the chosen arms are compared all the same",
+        "Headway leaves out contrasts new-old and slope, because some of the arms are missing, and compares the other "
+        "arms",
     )
     without = resolve(document(groups={}, contrasts={}, baseline=None))
     assert without.compared().notes == (

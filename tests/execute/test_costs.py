@@ -150,8 +150,8 @@ def test_a_book_is_planned_with_a_note_and_a_warning(tmp_path, cache):
     assert done.stderr.splitlines() == [
         "warning: 128 of 256 learned positions are never trained, since task.n_ctx is 128; "
         "model.n_positions 128 would leave them out",
-        "left out, because arms are absent: contrasts ascending-constant and descending-ascending; "
-        "the chosen arms are compared all the same",
+        "Headway leaves out contrasts ascending-constant and descending-ascending, because some of the arms are "
+        "missing, and compares the other arms",
     ]
     (note,) = (line for line in done.stdout.splitlines() if line.startswith("task.corpus"))
     assert "is one document, which is split by position: the last " in note

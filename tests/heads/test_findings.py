@@ -241,11 +241,11 @@ def test_metrics_without_a_role_are_counted_and_the_furthest_is_named():
     even = planted("attention_diversity", [[0.05, 0.06], [0.05, 0.04]])
     assert counts(confident | even).found
     assert counts(confident | even).sentence == (
-        "Values that differ from those of random heads: 1 of 8 (a value is one metric of one head or pair). The "
-        "largest difference is in attention confidence: L1H0 0.92, random heads 0.049."
+        "Values that clearly differ from random heads, corrected for all 8 comparisons: 1. A value is one metric of "
+        "one head or pair. The largest difference is in attention confidence: L1H0 0.92, random copies 0.049."
     )
     alike = -np.array([[1, 0.1, 0.83], [0.1, 1, 0], [0.83, 0, 1]])
-    assert "The largest difference is in output dissimilarity: L0H0 and L0H2 −0.83, random heads " in (
+    assert "The largest difference is in output dissimilarity: L0H0 and L0H2 −0.83, random copies " in (
         counts(pairs("output_dissimilarity", alike)).sentence
     )
     nothing = counts(even)

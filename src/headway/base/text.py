@@ -132,7 +132,7 @@ def filled(template: str, **values: Value) -> str:
     """Return a template with its values: names as a list, and numbers with two digits or by the field's format.
 
     A whole number as format is the most names of a list, or the significant digits of a number. A noun as format is
-    what a number counts.
+    what a number counts. `below` is a share in per cent that is never rounded up to a multiple of 10 %.
 
     Examples:
         >>> filled("{n} of {arms}: {loss} nats", n=3, arms=("a", "b"), loss=2.54)
@@ -141,6 +141,8 @@ def filled(template: str, **values: Value) -> str:
         '−3.1 % in a and 1 more, 2.54 nats'
         >>> filled("{n:seed} of {arms:arm}", n=1, arms=2)
         '1 seed of 2 arms'
+        >>> filled("{score:below}", score=0.0797), filled("{score:below}", score=0.39996)
+        ('8.0 %', '39.9 %')
     """
     return "".join(text for text, _ in pieces(template, values))
 
@@ -174,8 +176,8 @@ def _filling(value: str | int | float, form: str) -> str:
     if isinstance(value, str):
         return value
     if form == "below":
-        # A score that misses a threshold is never rounded up to it.
-        value, form = math.floor(1000 * value) / 1000, "z.1%"
+        # A score that misses a threshold, a multiple of 10 %, is never rounded up to it.
+        value, form = min(value, (math.floor(10 * value) + 1) / 10 - 0.001), "z.1%"
     if isinstance(value, int) and form[1:2].isalpha():
         return counted(value, form)
     if form.isdigit() or not form:

@@ -203,8 +203,8 @@ SENTENCES = {
     "read_loss": "{read}; the model's loss on this text is {loss:4} nats per {unit}",
     "random_heads": (
         "Random heads are the same layers with random weights of the same scale, on the same text. On untrained "
-        "models, about 5 of 100 x-rays report a finding. If the row norms of untrained weights increase from row to "
-        "row, 57 of 100 x-rays name idle heads (column norms: 33 of 100). Finding nothing is weaker evidence: x-rays "
+        "models, about 5 of 100 x-rays report a finding. An exception is untrained weights whose row norms increase: "
+        "57 of 100 x-rays name idle heads (33 of 100 for column norms). Finding nothing is weaker evidence: x-rays "
         "often miss a query subspace that all heads of a layer share."
     ),
     "untested": "cannot be tested with {n:seed}: the test needs {least}",
@@ -464,12 +464,12 @@ FINDINGS = {
         "Randomly rotated circuits score {null:z.2f}."
     ),
     "differ": (
-        "Values that differ from those of random heads: {n} of {m} (a value is one metric of one head or pair). The "
-        "largest difference is in {metric}: {heads} {value}, random heads {untrained}."
+        "Values that clearly differ from random heads, corrected for all {m} comparisons: {n}. A value is one metric "
+        "of one head or pair. The largest difference is in {metric}: {heads} {value}, random copies {untrained}."
     ),
     "none_differ": (
         "None of {m} values (one metric of one head or pair) clearly differs from {draws} random copies of the layer. "
-        "The largest difference is in {metric}: {heads} {value}, random heads {untrained}."
+        "The largest difference is in {metric}: {heads} {value}, random copies {untrained}."
     ),
     "change": "{heads} {change:z.3f} ({interval:z.3f})",
     "changes": (

@@ -53,7 +53,7 @@ def main() -> None:
 
 def _usage_error(error: Any) -> NoReturn:
     """A usage error of the command line itself: an unknown option, a missing argument. It may hold any argument."""
-    message = error.format_message()
+    message = error.format_message().replace("Value error, ", "")
     if type(error).__name__ == "NoArgsIsHelpError":
         say(_FIRST)
         sys.exit(0)

@@ -286,7 +286,9 @@ def show_model(
     say(f"measured on {found.read}")
     tell("drawing ...")
     page = drawn()
-    say(f"page: {page.write(out or folder_of(page.verb, found, checkpoint), checkpoint, opt.typed_command())}")
+    folder = out or folder_of(page.verb, found, checkpoint)
+    replaced = " (replaced an earlier page; --out DIR keeps both)" if (folder / f"{page.verb}.html").exists() else ""
+    say(f"page: {page.write(folder, checkpoint, opt.typed_command())}{replaced}")
 
 
 @app.command()

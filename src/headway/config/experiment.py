@@ -465,8 +465,8 @@ def _notes(document: Document, pairs: Sequence[Pair], absent: Sequence[Contrast]
         yield f"baseline: {baseline}, {what}, because {why}"
     if absent:
         yield (
-            f"left out, because arms are absent: contrast{'s' * (len(absent) > 1)} "
-            f"{listed(contrast.name for contrast in absent)}; the chosen arms are compared all the same"
+            f"Headway leaves out contrast{'s' * (len(absent) > 1)} {listed(contrast.name for contrast in absent)}, "
+            "because some of the arms are missing, and compares the other arms"
         )
 
 

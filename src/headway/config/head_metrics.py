@@ -420,7 +420,7 @@ _CAUSES = (
     *_effects("attribution", "first-order estimate (gradient times activation change) of the change in loss when {way}",
         "the loss would rise without the head"),
     *_effects("integrated",
-        "the head's share of the joint effect of all heads, by integrated gradients from all heads to none ({way})",
+        "the head's share of the joint effect of all heads (integrated gradients), when {way}",
         "the head has a large share of the joint effect"),
 )
 # fmt: on

@@ -67,8 +67,8 @@ def load(
                 f"{shortened(str(path))}: there is no such file; `headway list` names the experiments"
             )
         raise DeclarationError(
-            f"there is no experiment {shortened(repr(str(name_or_path)))}; {near(str(name_or_path), shipped())}; "
-            "a file of your own is given by its path, such as ./mine.yaml"
+            f"there is no experiment {shortened(repr(str(name_or_path)))}; {near(str(name_or_path), shipped())} "
+            "(a file of your own is given by its path, such as ./mine.yaml)"
         )
     content, folder = _content(path), path.parent
     return resolve(content, scale=scale, settings=settings, source=path.name, folder=folder, plugins=added)

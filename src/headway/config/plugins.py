@@ -487,8 +487,8 @@ def _entry_point(given: str) -> EntryPoint:
     name, offered = matched["name"] if matched else given, {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in offered:
         raise DeclarationError(
-            f"plugins: no installed package offers {name!r} ({GROUP}); {near(name, offered)}; a file is given by its "
-            "path, such as mine.py"
+            f"plugins: no installed package offers {name!r} ({GROUP}); {near(name, offered)} (a file is given by its "
+            "path, such as mine.py)"
         )
     return offered[name]
 

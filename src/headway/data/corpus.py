@@ -70,7 +70,7 @@ def _streamed() -> Iterator[str]:
     except ImportError:
         raise UserError(
             "task.corpus tinystories comes from the hub through the package datasets, which is not installed; "
-            "pip install 'headway[hf]', or give the path of a text file in task.corpus"
+            "pip install '.[hf]', or give the path of a text file in task.corpus"
         ) from None
     try:
         rows: Any = load_dataset(TINYSTORIES, split="train", streaming=True)

@@ -168,7 +168,7 @@ def ray_cluster(address: str) -> Iterator["RayCluster"]:
     try:
         ray: Any = importlib.import_module("ray")
     except ImportError:
-        raise UserError("ray: Ray is not installed; `pip install 'headway[ray]'` installs it") from None
+        raise UserError("ray: Ray is not installed; `pip install '.[ray]'` installs it") from None
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         has_token = check(address)

@@ -107,7 +107,7 @@ def submit(
     try:
         import submitit
     except ImportError:
-        raise UserError("slurm: submitit is not installed; `pip install 'headway[slurm]'` installs it") from None
+        raise UserError("slurm: submitit is not installed; `pip install '.[slurm]'` installs it") from None
     if missing := [tool for tool in ("sbatch", "srun") if shutil.which(tool) is None]:
         raise UserError(f"slurm: there is no {missing[0]} here; submit from a machine of the cluster")
     folder = _log_folder(directory.absolute())

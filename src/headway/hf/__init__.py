@@ -41,5 +41,5 @@ def __getattr__(name: str) -> Any:
         if error.name != "transformers":
             raise
         raise UserError(
-            "opening or tracing a model of Hugging Face needs the package transformers; pip install 'headway[hf]'"
+            "opening or tracing a model of Hugging Face needs the package transformers; pip install '.[hf]'"
         ) from None

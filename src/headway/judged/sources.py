@@ -90,7 +90,7 @@ def _parquet(path: Path) -> Any:
     try:
         import pandas
     except ImportError:
-        raise UserError(f"{path}: pandas reads Parquet; `pip install headway[pandas] pyarrow`") from None
+        raise UserError(f"{path}: pandas reads Parquet; `pip install '.[pandas]' pyarrow`") from None
     try:
         return pandas.read_parquet(path)
     except Exception as error:  # noqa: BLE001 - whatever the reader raises
@@ -215,7 +215,7 @@ def _of_events(path: Path, files: Sequence[Path]) -> Iterator[Row]:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
         from tensorboard.util.tensor_util import make_ndarray
     except ImportError:
-        raise UserError(f"{path}: tensorboard reads event files; `pip install headway[tensorboard]`") from None
+        raise UserError(f"{path}: tensorboard reads event files; `pip install '.[tensorboard]'`") from None
     for folder in dict.fromkeys(file.parent for file in files):
         events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
         events.Reload()

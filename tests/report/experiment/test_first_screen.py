@@ -35,7 +35,7 @@ def test_the_answer_names_its_quantity_and_its_interval_and_counts_the_rest(icl:
     assert found.answer.endswith("; 3 seeds). The other 2 comparisons show no clear difference.")
     assert (
         found.setting
-        == "Evaluation MSE (y squared): 4 arms with 216 parameters on regression, 3 seeds. Lower is better."
+        == "Evaluation MSE (unit: y squared): 4 arms with 216 parameters on regression, 3 seeds. Lower is better."
     )
     assert found.facts[0] == "12 runs, all finished"
 
@@ -99,7 +99,8 @@ def test_questions_on_arms_that_were_not_chosen_are_silent(tmp_path: Path) -> No
     for silent in ("4 heads", "8 heads", "seeds or more", "seeds that both", "no pairs", "no runs here"):
         assert silent not in box, silent
     assert (
-        "Left out, because arms are absent: contrasts far and wide; the chosen arms are compared all the same." in html
+        "Headway leaves out contrasts far and wide, because some of the arms are missing, and compares the other arms."
+        in html
     )
     assert [contrast.name for contrast in found.results.contrasts] == ["one"]
 

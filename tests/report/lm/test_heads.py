@@ -138,7 +138,7 @@ def test_lines_are_means_over_seeds_within_their_bands(material: ReportData, pla
     np.testing.assert_allclose([row["value"] for row in found], at_end, rtol=1e-4)
     assert all(row["low"] <= row["value"] <= row["high"] for row in found)
     assert {row["null"] for row in found} == {0.03}
-    assert "bands span the seeds; dotted lines are null values." in figure.caption
+    assert "averaged over up to 3 seeds; bands span the seeds; dotted lines are null values." in figure.caption
 
 
 def test_raw_metrics_are_on_a_log_axis(plain: dict[str, Figure]) -> None:

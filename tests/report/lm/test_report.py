@@ -79,7 +79,7 @@ def test_the_curves_have_a_column_per_group_and_the_tenth_arm_in_each(progressio
         r"Curves show the loss on 64 held-out sequences; tables show the final loss, on (all|[\d,]+) sequences\.",
         figure.caption,
     )
-    assert "means over 3 seeds, and bands span" in figure.caption
+    assert "means over seeds (up to 3), and bands span" in figure.caption
 
 
 def test_costs_are_from_solo_timings_alone(progression: ReportData, lanes: ReportData) -> None:

@@ -597,6 +597,16 @@ def test_it_is_readable_at_every_width(page, request, width, of):
     assert page.value(beyond) == 0
 
 
+@pytest.mark.parametrize("width", [400, 1100, 1200])
+def test_no_number_of_a_head_is_cut(page, one, width):
+    page.size(width, 900)
+    page.open(one)
+    assert page.value("document.querySelector('.numbers td:last-child')") is not None
+    assert page.value(
+        "[...document.querySelectorAll('.numbers .scroll')].map((it) => it.scrollWidth - it.clientWidth)"
+    ) == [0]
+
+
 def test_pairs_of_long_tokens_fit_their_table(page, tmp_path):
     words = tuple(map(visible, ("W" * 10_000, "\u4e2d" * 10_000, " cat", "x" * 14)))
     pairs = tuple(AttendedPair(query=at, key=1 - at % 2, weight=0.7, even=0.2, n=12_345) for at in range(4))

@@ -60,8 +60,8 @@ def test_every_figure_has_words_draws_offline_and_warns_of_nothing(
 @pytest.mark.slow
 def test_captions_say_how_many_seeds_and_what_the_bands_are(heads: ReportData) -> None:
     captions = {figure.name: figure.caption for figure in figures(heads)}
-    assert "means over 2 seeds, and bands span the range over seeds" in captions["loss"]
-    assert "means over 2 seeds" in captions["lengths"]
+    assert "means over seeds (up to 2), and bands span the range over seeds" in captions["loss"]
+    assert "means over seeds (up to 2)" in captions["lengths"]
     assert "95 % bootstrap intervals" in captions["lengths-by-arm"]
     assert "Dark lines are seed 0, and faint lines are other seeds (at most 4)" in captions["dynamics"]
     assert "large points are their means." in captions["final-error"]
@@ -131,7 +131,7 @@ def test_a_head_is_dead_whose_part_of_the_step_is_below_a_hundredth(w: Any, mu: 
 
 def test_dead_heads_are_counted_beside_what_each_head_becomes(heads: ReportData) -> None:
     (_, table), *_ = LABORATORY.heads(heads.arms[1])
-    assert table.caption == "0 of 2 heads are dead: |mu w| is below 1 % of its total."
+    assert table.caption == ("Dead heads: 0 of 2. A head is dead if its |mu w| is below 1 % of the sum over heads.")
 
 
 def test_with_three_seeds_there_is_an_interval(directory: Path) -> None:

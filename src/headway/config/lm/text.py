@@ -83,15 +83,15 @@ class TextTask(TokensTask):
             raise ValueError(f"tokenizer {self.tokenizer}: give 2 ids or more; the last of them ends a document")
         if not kind and not _is_path(self.tokenizer):
             raise ValueError(
-                f"tokenizer {self.tokenizer!r} is not known; {near(self.tokenizer, TOKENIZERS)}; a folder is given by "
-                f"a path with a slash, such as ./{self.tokenizer or 'gpt2'}"
+                f"tokenizer {self.tokenizer!r} is not known; {near(self.tokenizer, TOKENIZERS)} (a folder is given by "
+                f"a path with a slash, such as ./{self.tokenizer or 'gpt2'})"
             )
         for key, corpus in zip(("corpus", "validation"), self.corpora, strict=False):
             names = (*CORPORA, *OWN_CORPORA)
             if corpus not in names and not _is_path(corpus) and "." not in corpus:
                 raise ValueError(
-                    f"{key} {corpus!r} is not known; {near(corpus, names)}; a folder is given by a path with a "
-                    f"slash, such as ./{corpus or 'texts'}"
+                    f"{key} {corpus!r} is not known; {near(corpus, names)} (a folder is given by a path with a "
+                    f"slash, such as ./{corpus or 'texts'})"
                 )
             if kind == "ids" and not holds_ids(corpus):
                 raise ValueError(

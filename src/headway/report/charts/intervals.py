@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from headway.report.charts.figure import INK, QUIET, Hint, Rows, alt, charted, hints
-from headway.report.charts.lines import Axis, seeds_said
+from headway.report.charts.lines import Axis
 
 Interval = tuple[str, str]
 """The columns that hold the ends of an interval."""
@@ -112,21 +112,17 @@ SEEDS = 3
 """Seeds from which on an interval is drawn: that of two seeds is 13 standard errors wide on either side."""
 
 
-def mean_said(counts: Sequence[int]) -> str:
-    """Return what a point is, in words: a mean over seeds with its interval, or one seed.
-
-    Args:
-        counts: the number of seeds of each arm.
+def mean_said(n_seeds: int) -> str:
+    """Return what a point is, in words: a mean over seeds, of which arms have so many at most, or one seed.
 
     Examples:
-        >>> mean_said([1]), mean_said([2]), mean_said([3, 3])
-        ('one seed', 'the mean over 2 seeds', 'the mean over 3 seeds, with its 95 % CI (t distribution)')
+        >>> mean_said(1), mean_said(2), mean_said(3)
+        ('one seed', 'the mean over up to 2 seeds', 'the mean over up to 3 seeds, with its 95 % CI (t distribution)')
     """
-    n_seeds = max(counts)
     if n_seeds < 2:
         return "one seed"
     interval = ", with its 95 % CI (t distribution)" if n_seeds >= SEEDS else ""
-    return f"the mean over {seeds_said(counts)}{interval}"
+    return f"the mean over up to {n_seeds} seeds{interval}"
 
 
 def over_seeds(values: Sequence[float] | np.ndarray, column: str = "value") -> dict[str, float]:

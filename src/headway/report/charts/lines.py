@@ -139,20 +139,9 @@ def keyed_rules(values: Sequence[tuple[LineStyle, float]], y: Axis, style: Mappi
     return [chart.encode(y=y.encoded("y"), **style, tooltip=hints(["what:N", f"{y.column}:Q"]))]
 
 
-def seeds_said(counts: Sequence[int]) -> str:
-    """Return how many seeds arms have, in words.
-
-    Examples:
-        >>> seeds_said([3, 3]), seeds_said([5, 3])
-        ('3 seeds', '3 to 5 seeds')
-    """
-    few = "" if len(set(counts)) == 1 else f"{min(counts)} to "
-    return f"{few}{max(counts)} seeds"
-
-
-def band_said(counts: Sequence[int]) -> str:
-    """Return the sentence on the lines of means over seeds and their bands; empty for one seed."""
-    return f"Lines are means over {seeds_said(counts)}, and bands span the range over seeds." if max(counts) > 1 else ""
+def band_said(n_seeds: int) -> str:
+    """Return the sentence on the lines of means over seeds and their bands; empty for one seed at most."""
+    return f"Lines are means over seeds (up to {n_seeds}), and bands span the range over seeds." if n_seeds > 1 else ""
 
 
 def keyed(column: str, styles: Sequence[LineStyle], *, nested: bool = True) -> dict[str, Any]:

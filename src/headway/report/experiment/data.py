@@ -199,14 +199,9 @@ class ReportData:
         return replace(self, arms=tuple(arm for arm in self.arms if arm.control == control))
 
     @property
-    def seed_counts(self) -> list[int]:
-        """The number of finished seeds of each arm."""
-        return [len(arm.runs) for arm in self.arms]
-
-    @property
     def n_seeds(self) -> int:
         """The largest number of finished seeds of an arm."""
-        return max(self.seed_counts, default=0)
+        return max((len(arm.runs) for arm in self.arms), default=0)
 
     @property
     def one_task(self) -> bool:

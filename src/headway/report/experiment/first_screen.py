@@ -344,7 +344,7 @@ def _setting(material: ReportData) -> str:
     """Return what was measured, on what, with how many seeds, and which direction is better."""
     metric = METRICS[material.results.primary]
     name = quantity(metric)
-    unit = "" if metric.unit in ("1", "ratio", *POINTS) else f" ({metric.unit})"
+    unit = "" if metric.unit in ("1", "ratio", *POINTS) else f" (unit: {metric.unit})"
     arms = [arm for arm in material.arms if arm.control is None] or list(material.arms)
     runs = [arm.shown.run.spec for arm in arms] or [material.run]
     sizes = sorted({int(size) for arm in arms for size in arm.final("n_parameters")})

@@ -78,7 +78,7 @@ def _curves(material: ReportData, metric: str) -> Figure | None:
         name="training",
         part="Training",
         title=f"{metric_name(metric)} during training",
-        caption=join("Values as the command recorded them.", band_said(material.seed_counts)),
+        caption=join("Values as the command recorded them.", band_said(material.n_seeds)),
         chart=panel(layers, WIDTH - 80, 300, ""),
     )
 

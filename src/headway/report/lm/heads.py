@@ -11,7 +11,7 @@ from headway.config.head_metrics import HEAD_METRICS
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
 from headway.report.charts.figure import WIDTH, Datum, Figure, alt, inline
-from headway.report.charts.lines import Axis, line_bands, point_size, seeds_said, step_axis
+from headway.report.charts.lines import Axis, line_bands, point_size, step_axis
 from headway.report.experiment.data import ArmResults, ReportData
 from headway.report.lm.common import heads_of
 
@@ -146,12 +146,12 @@ def _rows_head_training(arm: ArmResults, metric: str, statistic: Statistic, poin
 
 
 def _caption(material: ReportData, metric: str, statistic: Statistic, has_null: bool) -> str:
-    declared, counts = HEAD_METRICS[metric], material.seed_counts
+    declared, n_seeds = HEAD_METRICS[metric], material.n_seeds
     over = {"pair": f"the {statistic} over a layer's pairs of heads", "head": f"the {statistic} over a layer's heads"}
     return join(
         f"{capital(declared.sentence)}.",
         f"A high value means {declared.high}.",
         f"Each line shows {over.get(declared.of, 'one layer')}"
-        + (f", averaged over {seeds_said(counts)}; bands span the seeds" if max(counts) > 1 else "")
+        + (f", averaged over up to {n_seeds} seeds; bands span the seeds" if n_seeds > 1 else "")
         + ("; dotted lines are null values." if has_null else "."),
     )

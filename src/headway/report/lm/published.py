@@ -21,6 +21,7 @@ from headway.config.lm.model import TransformerModel
 from headway.config.metrics import metric_name
 from headway.config.spec import thinned
 from headway.report.charts.figure import (
+    INK,
     WIDTH,
     Datum,
     Figure,
@@ -76,8 +77,8 @@ def association(material: ReportData) -> Figure | None:
 def _layers(windows: Sequence[str], layers: Sequence[int]) -> Iterator[Any]:
     """Bars of what is by chance, points of seeds and of their means, and diamonds of what seeds do by themselves."""
     named = dict(WINDOWS[name] for name in windows)
-    colour = colours_of_column("window", {**named, CHANCE: CHANCE_COLOUR}, "circle", symbolSize=90)
-    legend = {"title": None, "orient": "bottom", "symbolFillColor": "white", "symbolSize": 70}
+    colour = colours_of_column("window", {**named, CHANCE: CHANCE_COLOUR}, "square", symbolSize=90)
+    legend = {"title": None, "orient": "bottom", "symbolFillColor": "white", "symbolStrokeColor": INK, "symbolSize": 70}
     shape = alt.Shape("kind:N", scale={"domain": [OWN], "range": ["diamond"]}, legend=legend)
     x = Axis("layer", "layer", order=layers, ticks={"labelAngle": 0})
     y = Axis("r2", "R² of the loss", domain=[0, 1], ticks={"tickCount": 5})
@@ -144,7 +145,7 @@ def against_loss(material: ReportData) -> Figure | None:
         part=PART,
         title="Loss and diversity with and without regularisers",
         caption=join(
-            f"Each point is an arm at the end of training: {mean_said(material.seed_counts)}.",
+            f"Each point is an arm at the end of training: {mean_said(material.n_seeds)}.",
             "Diversity is the mean over all layers.",
         ),
         chart=grid(charts, 2, (40, 20)),

@@ -198,7 +198,7 @@ def _notes(material: ReportData) -> Any:
 def _caption(material: ReportData, fits: Sequence[Fit], outside: bool) -> str:
     banded = any(fit.band for fit in fits if fit.form == PUBLISHED_FORM)
     return join(
-        f"Each point is an arm, labelled by its heads per layer, and shows {mean_said(material.seed_counts)}.",
+        f"Each point is an arm, labelled by its heads per layer, and shows {mean_said(material.n_seeds)}.",
         f"Curves are least-squares fits per scheme{', with 95 % bootstrap bands over seeds' if banded else ''}."
         if fits
         else "",
@@ -246,7 +246,7 @@ def loss_against_parameters(material: ReportData) -> Figure | None:
         part="Outcome",
         title="Loss against trained parameters",
         caption=join(
-            f"Each point is an arm: {mean_said(material.seed_counts)}.",
+            f"Each point is an arm: {mean_said(material.n_seeds)}.",
             "The line interpolates the loss of plain models (no lane, full-rank matrices)." if len(plain) > 1 else "",
             "Hollow points are arms under a control." if any(row["control"] for row in points) else "",
         ),

@@ -45,6 +45,9 @@ LATE = 0.4
 ENLARGED = f"from {100 * LATE:.0f} % of training on, enlarged"
 
 
+_TOKEN_TICKS = {"tickCount": 6, "labelExpr": STEP_LABEL}
+
+
 def learning(material: ReportData) -> Figure | None:
     """Evaluation loss against the tokens trained on: whole, and the later part again; a column per group."""
     rows = [row for arm in material.arms for row in _rows_learning(arm)]
@@ -57,8 +60,7 @@ def learning(material: ReportData) -> Figure | None:
     width = (WIDTH - 60) // len(columns) - 62 if several else (WIDTH - 60) // 2 - 20
     whole = _ends(material, rows)
     style = keyed("what", _styles(material, whole), nested=False)
-    ticks = {"tickCount": 6, "labelExpr": STEP_LABEL}
-    x = Axis("x", "training tokens", scale={"nice": False, "zero": False}, ticks=ticks)
+    x = Axis("x", "training tokens", scale={"nice": False, "zero": False}, ticks=_TOKEN_TICKS)
     # Vega-Lite warns of a zero on a logarithmic axis, even of one that is refused.
     ticks = {"tickCount": 5, "minExtent": 34}
     y = Axis("loss_nats", "evaluation loss (nats, log scale)", domain=whole, log=True, ticks=ticks)
@@ -76,7 +78,7 @@ def learning(material: ReportData) -> Figure | None:
         title="Evaluation loss during training",
         caption=join(
             _sequences(material),
-            band_said(material.seed_counts),
+            band_said(material.n_seeds),
             "Arms that are initialised from others show only their own training."
             if any(arm.shown.run.spec.initial_run for arm in material.arms)
             else "",
@@ -202,7 +204,7 @@ def against_kept(material: ReportData) -> Figure | None:
         title="Rise of the loss after pruning",
         caption=join(
             "Rise of the loss over the unpruned model of the same seed, without further training.",
-            f"Each point is {mean_said(material.seed_counts)}.",
+            f"Each point is {mean_said(material.n_seeds)}.",
         ),
         chart=_pruned_lines(rows, styles),
     )
@@ -266,7 +268,7 @@ def lane_use(material: ReportData) -> Figure | None:
         title="The lane's share of the stream",
         caption=join(
             "The lane's share of the stream's squared norm, averaged over tokens.",
-            f"Each point is {mean_said(material.seed_counts)}.",
+            f"Each point is {mean_said(material.n_seeds)}.",
             f"Curves over training are of seed {' or '.join(sorted({str(arm.shown.seed) for arm in over}))}, and grey "
             "lines are the lane's share of the width."
             if over

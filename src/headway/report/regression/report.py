@@ -136,7 +136,8 @@ def _heads_of(arm: ArmResults, run: Finished) -> Table:
         for head in range(n_heads)
     ]
     caption = join(
-        f"{heads.dead_heads(run)} of {n_heads} heads are dead: |mu w| is below {100 * heads.DEAD:g} % of its total.",
+        f"Dead heads: {heads.dead_heads(run)} of {n_heads}. "
+        f"A head is dead if its |mu w| is below {100 * heads.DEAD:g} % of the sum over heads.",
         "" if task.d_y == 1 else PER_OUTPUT,
     )
     return Table(columns=("head", *HEADS.values()), rows=rows, caption=caption)

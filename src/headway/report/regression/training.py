@@ -90,7 +90,7 @@ def _caption(material: ReportData) -> str:
     return join(
         f"During training, the validation loss is measured on only {evaluation.prompts_during:,} fixed prompts, which "
         f"can shift all lines; points are the final evaluation on {evaluation.prompts:,} prompts.",
-        band_said(material.seed_counts),
+        band_said(material.n_seeds),
         "Bands around the validation loss also cover the 95 % interval over prompts." if luck else "",
     )
 
@@ -145,7 +145,7 @@ def lengths(material: ReportData) -> Figure | None:
         part="Prompt length",
         title="Error against prompt length",
         caption=join(
-            band_said(material.seed_counts) or "Bands are 95 % bootstrap intervals over the prompts.",
+            band_said(material.n_seeds) or "Bands are 95 % bootstrap intervals over the prompts.",
             "The vertical line marks the training prompt length.",
         ),
         chart=_panel(
