@@ -42,7 +42,7 @@ def test_a_folder_that_is_no_tokenizer(tmp_path, content):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tokenizer": "gpt3"}, r"'gpt3' is not known; did you mean gpt2\?; .* a path with a slash, such as \./gpt3"),
+        ({"tokenizer": "gpt3"}, r"'gpt3' is not known; did you mean gpt2\? .* a path with a slash, such as \./gpt3"),
         ({"tokenizer": "bpe-4k"}, "did you mean bpe-N"),
         ({"tokenizer": ""}, "tokenizer '' is not known; choose from: bpe-N, bytes, gpt2"),
         ({"tokenizer": "bpe-257"}, "a byte-level BPE needs 258 tokens or more .* `bytes` takes 257"),

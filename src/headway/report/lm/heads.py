@@ -151,7 +151,7 @@ def _caption(material: ReportData, metric: str, statistic: Statistic, has_null: 
     return join(
         f"{capital(declared.sentence)}.",
         f"A high value means {declared.high}.",
-        f"Each line shows {over.get(declared.of, 'one layer')}"
+        f"Lines show {over.get(declared.of, 'single layers')}"
         + (f", averaged over up to {n_seeds} seeds; bands span the seeds" if n_seeds > 1 else "")
         + ("; dotted lines are null values." if has_null else "."),
     )

@@ -198,7 +198,7 @@ def _notes(material: ReportData) -> Any:
 def _caption(material: ReportData, fits: Sequence[Fit], outside: bool) -> str:
     banded = any(fit.band for fit in fits if fit.form == PUBLISHED_FORM)
     return join(
-        f"Each point is an arm, labelled by its heads per layer, and shows {mean_said(material.n_seeds)}.",
+        f"Each point is an arm, labelled by its heads per layer: {mean_said(material.n_seeds)}.",
         f"Curves are least-squares fits per scheme{', with 95 % bootstrap bands over seeds' if banded else ''}."
         if fits
         else "",
