@@ -40,7 +40,7 @@ def statuses(runs) -> list[str]:
 def test_without_ray_the_line_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
-        pytest.raises(UserError, match=r"Ray is not installed; `pip install 'headway\[ray\]'` installs it"),
+        pytest.raises(UserError, match=r"Ray is not installed; `pip install '\.\[ray\]'` installs it"),
         ray_cluster.ray_cluster("auto"),
     ):
         pass

@@ -53,7 +53,7 @@ def test_an_array_is_submitted_with_its_limit_its_signal_and_what_was_asked_for(
 
 def test_without_submitit_the_line_to_install_it(directory, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(UserError, match=r"`pip install 'headway\[slurm\]'` installs it"):
+    with pytest.raises(UserError, match=r"`pip install '\.\[slurm\]'` installs it"):
         submit(directory, array=1, time="1:00:00")
 
 

@@ -116,7 +116,9 @@ SENTENCES = {
     "add_arm": "there is nothing to compare: the only arm is {arm}; add another, such as {other}",
     "no_arm": "no arm has a run",
     "no_shared_seed": "no two compared arms share a seed; train them with the same seeds",
-    "few_shared_seeds": "compared arms share {n:seed}, and a verdict needs {least}; choose more seeds (--seeds {least})",
+    "few_shared_seeds": (
+        "compared arms share {n:seed}, and a verdict needs {least}; choose more seeds (--seeds {least})"
+    ),
     "no_pairs": "no pairs of seeds yet in {n:comparison}",
     "solved": "{first} vs {second}: {phrase}, {task} solved in {n} against {other}{against}",
     "solved_in": "{n} of {seeds} seeds (95 % CI {low} to {high} %)",
