@@ -233,8 +233,7 @@ def _messages(runs: Sequence[Progress]) -> list[Text]:
 
 
 def _line(run: Progress) -> str:
-    said = f": {run.message}" if run.message else ""
-    return f"{run.name} seed {run.seed} {run.status}{said}"
+    return f"{run.name} seed {run.seed} {run.status}" + (f": {run.message}" if run.message else "")
 
 
 def _loss(run: Progress) -> str:

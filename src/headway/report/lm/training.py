@@ -112,18 +112,17 @@ def _columns(material: ReportData) -> dict[str, list[ArmResults]]:
 
 
 def _sequences(material: ReportData) -> str:
-    counts = {(declared(arm).evaluation.sequences_during, declared(arm).evaluation.sequences) for arm in material.arms}
-    if len(counts) > 1:
+    evaluations = (declared(arm).evaluation for arm in material.arms)
+    (during, final), *others = {(each.sequences_during, each.sequences) for each in evaluations}
+    if others:
         return "Loss on the same held-out sequences."
-    ((during, final),) = counts
     rest = "all" if final is None else f"{final:,}"
     return f"Curves show the loss on {during:,} held-out sequences; tables show the final loss, on {rest} sequences."
 
 
 def _ends(material: ReportData, rows: Rows) -> list[float]:
-    references = values(material).values()
-    lows, highs = ([row[end] for row in rows] for end in ENDS)
-    return [0.97 * min([*lows, *references]), 1.03 * max([*highs, *references])]
+    lows, highs = ([row[end] for row in rows] + list(values(material).values()) for end in ENDS)
+    return [0.97 * min(lows), 1.03 * max(highs)]
 
 
 def _styles(material: ReportData, domain: Sequence[float]) -> list[LineStyle]:
