@@ -22,6 +22,7 @@ from headway.hf.write import export
 from headway.models.attention import Attention
 from headway.models.transformer import Transformer
 from headway.models.weights import initial_weights
+from headway.report.models.ablation import headline
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,7 @@ def test_json_is_plain_sorted_and_whole(found):
             assert head[kind]["corrected_interval"] == [None, None]  # of five sequences
     assert set(content["rank_correlation_with_exact"]["zero"]) == {"michel", "first-order", "integrated"}
     assert [one["sentence"] for one in content["findings"]] == [finding.sentence for finding in found.findings]
+    assert content["findings"][0]["sentence"].startswith(headline(found)), "the terminal leads as the page does"
     assert {pair["why"] for pair in content["pairs"]} == {"alike", "important", "searched"}
     assert content["text"]["n_sequences"] == 5
 

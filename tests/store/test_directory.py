@@ -78,6 +78,14 @@ def test_what_stands_in_the_place_of_the_document_is_named(tmp_path, make, kind)
         Store.create(tmp_path, quadratic.experiment())
 
 
+def test_a_folder_within_a_directory_names_the_directory(tmp_path):
+    Store.create(tmp_path / "out", quadratic.experiment())
+    folder = tmp_path / "out/runs/slow/seed-0"
+    folder.mkdir(parents=True)
+    with pytest.raises(ResultsError, match=r"seed-0 is not a results directory .*; give .*out, which is one$"):
+        Store.open(folder)
+
+
 def test_a_file_in_the_way_is_named(tmp_path):
     (tmp_path / "results").touch()
     with pytest.raises(ResultsError, match=r"results cannot be written: File exists; choose another"):

@@ -247,8 +247,7 @@ def _loss(run: Progress) -> str:
 
 def _losses(runs: Iterable[Progress]) -> str:
     """Return the training losses of the runs that are being trained, the first few by name."""
-    losses = [(run, _loss(run)) for run in runs if run.status == "running"]
-    known = [f"{run.name} seed {run.seed} {loss}" for run, loss in losses if loss]
+    known = [f"{run.name} seed {run.seed} {loss}" for run in runs if run.status == "running" and (loss := _loss(run))]
     more = f" and {len(known) - _LOSSES} more" if len(known) > _LOSSES else ""
     return f"training loss: {', '.join(known[:_LOSSES])}{more}" if known else ""
 

@@ -147,7 +147,9 @@ class Store:
         if not inside(path, document.FILE).is_file():
             missing = "it is a file" if path.is_file() else "there is no such directory"
             what = "it has no experiment.yaml" if path.is_dir() else missing
-            todo = document.todo(path) if run_folders(path) else "`headway run` makes one"
+            above = next((each for each in path.parents if inside(each, document.FILE).is_file()), None)
+            makes = "`headway run` makes one" if above is None else f"give {above}, which is one"
+            todo = document.todo(path) if run_folders(path) else makes
             if path.is_dir() and (stands := instead_of_file(path / document.FILE)):
                 what, todo = f"its experiment.yaml {stands}", f"move that away; then {todo}"
             raise ResultsError(f"{path} is not a results directory of Headway: {what}; {todo}")

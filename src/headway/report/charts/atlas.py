@@ -100,7 +100,7 @@ def _said_of_strips(strips: Sequence[str]) -> str:
     if "untrained" not in strips:
         return "The column to the right of each panel gives the null value of each layer." if strips else ""
     independent = "column n gives each layer's null value and " if "null" in strips else ""
-    return f"Right of each panel, {independent}column u gives the value of random heads on the same text."
+    return f"Right of each panel, {independent}column u gives the mean of random heads on the same text."
 
 
 def _chosen(scores: Mapping[str, HeadScores], metrics: Sequence[str] | None) -> list[str]:

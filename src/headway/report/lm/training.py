@@ -311,9 +311,8 @@ def _over_training(arm: ArmResults, width: int) -> Any:
     palette = {place: LANE_PLACES[at % len(LANE_PLACES)] for at, place in enumerate(places)}
     colour = colours_of_column("place", palette, "stroke", title="before", columns=5)
     shown = ["place:N", "step:Q", ("share:Q", ".1%")]
-    rows = list(_rows(arm, places))
     x = Axis("step", "training step", ticks=ticks)
-    lines = line_bands(rows, x, LANE_AXIS, colour, spread=None, strokeWidth=1.8, shown=shown)
+    lines = line_bands(list(_rows(arm, places)), x, LANE_AXIS, colour, spread=None, strokeWidth=1.8, shown=shown)
     even = rule([1 - model.embedding_width / model.d_model], y=LANE_AXIS, colour="#b4b8bf", dash=(4, 3))
     return panel([even, *lines], width, 190, arm.label)
 
