@@ -29,8 +29,7 @@ def write_judged(results: Results, out: Path) -> Path:
 
 def page(results: Results) -> str:
     """Return the results of a table as HTML."""
-    in_per_cent = all(one.is_logarithmic for one in results.judged if one.n_pairs)
-    shown = list(compared_arms(results, results.labels, in_per_cent=in_per_cent))
+    shown = list(compared_arms(results, results.labels))
     measured = quantity(METRICS[results.primary])
     first = strongest_first(shown)[:MOST_ROWS] if len(shown) > MOST_ROWS else shown
     family = results.families[0]
@@ -41,7 +40,7 @@ def page(results: Results) -> str:
         title=f"{capital(measured)} of {len(results.labels)} arms",
         answer=headline(results, shown) if shown else say("no_two_values"),
         warnings=results.warnings,
-        forest=forest(results, "", first, in_per_cent=in_per_cent) if shown else None,
+        forest=forest(results, "", first) if shown else None,
         scope=scope(family, results.judged),
         verdicts=[comparison.verdict for comparison in results.judged],
         arms=_arms(results),

@@ -7,8 +7,9 @@ quantity. A comparison of arms that were not chosen is left out; the correction 
 baselines, in per cent or in the unit of the primary metric.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePath
@@ -32,11 +33,11 @@ from headway.report.experiment.data import ReportData
 from headway.report.experiment.laboratory import time_taken
 from headway.stats.cells import matches_of, why_no_verdict
 from headway.stats.contrasts import JudgedContrast
-from headway.stats.evidence import Comparison, Difference
+from headway.stats.evidence import Comparison
 from headway.stats.learning_rates import rate_controls
 from headway.stats.results import Results
 from headway.stats.verdict_table import short_verdict
-from headway.stats.verdicts import POINTS, quantity, sides_of, unit_of, verdict_of
+from headway.stats.verdicts import POINTS, quantity, sides_of, verdict_of
 
 MOST_ROWS = 8
 """Comparisons that stand open; the others are folded."""
@@ -81,20 +82,6 @@ class ShownDifference:
     def reach(self) -> float:
         """The largest distance from zero."""
         return max(map(abs, (*self.values, self.low, self.high)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class DifferenceLists:
-    """All differences of a report that have a value, in per cent if `in_per_cent` and in the metric's unit if not."""
-
-    contrasts: tuple[ShownDifference, ...]
-    arms: tuple[ShownDifference, ...]
-    in_per_cent: bool
-
-    @property
-    def all(self) -> tuple[ShownDifference, ...]:
-        """Contrasts first."""
-        return self.contrasts + self.arms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,14 +140,14 @@ def first_screen(
         statements: the laboratory's sentences; the first is the answer where no arms are compared.
         further: warnings about the page itself.
     """
-    differences = shown_differences(material)
+    differences = list(shown_differences(material))
     unfolded, rest = _standing_open(differences)
     doubts = material.results.doubts
     cautions = (*doubts, *(one for one in material.results.warnings if one not in doubts), *further)
     return FirstScreen(
         answer=_answer(material, differences, statements),
         setting=_setting(material),
-        shown=_forest(material, "", unfolded, differences) if unfolded else None,
+        shown=_forest(material, "", unfolded) if unfolded else None,
         folded=tuple(_folded_rows(material, differences, unfolded, rest)),
         care=_care(material, len(cautions)),
         cautions=tuple(_sentence(one) for one in cautions),
@@ -168,12 +155,13 @@ def first_screen(
     )
 
 
-def _answer(material: ReportData, differences: DifferenceLists, statements: Sequence[str]) -> str:
+def _answer(material: ReportData, differences: Sequence[ShownDifference], statements: Sequence[str]) -> str:
     if not material.arms:
         return say("no_run")
-    contrasts = _without_control(differences.contrasts)
+    plain = _without_control(differences)
+    contrasts = _contrasts(plain)
     asks_statements = material.experiment.statements and not contrasts
-    main = contrasts or _without_control(differences.arms)
+    main = contrasts or plain
     if main and not (asks_statements and statements):
         return headline(material.results, main)
     if statements:
@@ -184,6 +172,10 @@ def _answer(material: ReportData, differences: DifferenceLists, statements: Sequ
 
 def _without_control(differences: Sequence[ShownDifference]) -> list[ShownDifference]:
     return [difference for difference in differences if difference.control is None]
+
+
+def _contrasts(differences: Sequence[ShownDifference]) -> list[ShownDifference]:
+    return [difference for difference in differences if difference.judged.of == "contrasts"]
 
 
 def headline(results: Results, main: Sequence[ShownDifference]) -> str:
@@ -222,11 +214,14 @@ def strongest_first(differences: Sequence[ShownDifference]) -> list[ShownDiffere
     return sorted(differences, key=lambda difference: (not difference.judged.is_told, -abs(difference.mean)))
 
 
-def _standing_open(differences: DifferenceLists) -> tuple[list[ShownDifference], list[ShownDifference]]:
+def _standing_open(
+    differences: Sequence[ShownDifference],
+) -> tuple[list[ShownDifference], list[ShownDifference]]:
     """Return the differences without a control that stand open, and those that are folded."""
-    asked = _without_control(differences.contrasts)
+    plain = _without_control(differences)
+    asked = _contrasts(plain)
     drawn = {(*one.sides, one.mean) for one in asked}
-    arms = [one for one in _without_control(differences.arms) if (*one.sides, one.mean) not in drawn]
+    arms = [one for one in plain if (*one.sides, one.mean) not in drawn]
     if len(asked) + len(arms) <= MOST_ROWS:
         return [*asked, *arms], []
     first, rest = (asked, arms) if asked else (arms, [])
@@ -237,41 +232,38 @@ def _standing_open(differences: DifferenceLists) -> tuple[list[ShownDifference],
 
 def _folded_rows(
     material: ReportData,
-    differences: DifferenceLists,
+    differences: Sequence[ShownDifference],
     shown: Sequence[ShownDifference],
     rest: Sequence[ShownDifference],
 ) -> Iterator[Forest]:
     if rest:
-        all_arms = all(one in differences.arms for one in rest) and shown[0] not in differences.arms
+        all_arms = not _contrasts(rest) and _contrasts(shown)
         title = "Each arm against its baseline" if all_arms else "Further comparisons"
-        yield _forest(material, title, rest, differences)
+        yield _forest(material, title, rest)
     rate_only = rate_controls(material.experiment)
     for control in material.controls:
-        under = [difference for difference in differences.all if difference.control == control]
+        under = [difference for difference in differences if difference.control == control]
         if under and control is not None and control not in rate_only:
-            yield _forest(material, f"Under {material.experiment.control_label(control)}", under, differences)
+            yield _forest(material, f"Under {material.experiment.control_label(control)}", under)
 
 
-def _forest(material: ReportData, title: str, shown: Sequence[ShownDifference], differences: DifferenceLists) -> Forest:
+def _forest(material: ReportData, title: str, shown: Sequence[ShownDifference]) -> Forest:
     finished = {arm.name for arm in material.arms}
     unfair = any({arm, baseline} <= finished for arm, baseline, _ in without_merit(material))
     left_out = "Not shown: comparisons across tasks, and comparisons with arms that see the answer." if unfair else ""
-    return forest(material.results, title, shown, in_per_cent=differences.in_per_cent, left_out=left_out)
+    return forest(material.results, title, shown, left_out)
 
 
-def forest(
-    results: Results, title: str, shown: Sequence[ShownDifference], *, in_per_cent: bool, left_out: str = ""
-) -> Forest:
+def forest(results: Results, title: str, shown: Sequence[ShownDifference], left_out: str = "") -> Forest:
     """Return differences as rows on one axis.
 
     Args:
         results: the results that they are of.
         title: the title of the rows.
-        shown: the differences, at least one.
-        in_per_cent: True if they are in per cent, False in the metric's unit.
+        shown: the differences, at least one; all in one unit.
         left_out: the sentence on comparisons that are not among them.
     """
-    margin = margin_of(results) if in_per_cent else 0.0
+    margin = margin_of(results) if shown[0].verdict.unit is None else 0.0
     on_axis = smaller(shown, margin) or shown
     reach = 1.1 * max([margin, *(difference.reach for difference in on_axis)]) or 1.0
 
@@ -293,7 +285,7 @@ def forest(
 
     return Forest(
         title=title,
-        head=_head(results, shown, in_per_cent=in_per_cent),
+        head=_head(results, shown),
         rows=tuple(map(row, shown)),
         band=(place(-margin), place(margin)) if margin else None,
         legend=_legend(shown, margin, left_out),
@@ -317,10 +309,10 @@ def _kind(results: Results, difference: ShownDifference) -> str:
     return "same" if (difference.mean < 0) == (better == "lower") else "worse"
 
 
-def _head(results: Results, shown: Sequence[ShownDifference], *, in_per_cent: bool) -> str:
+def _head(results: Results, shown: Sequence[ShownDifference]) -> str:
     """Return the head of a column of differences: unit, level, and whether intervals hold at once."""
-    metric = METRICS[results.primary]
-    unit = "%" if in_per_cent else unit_of(metric)[1] or metric.unit
+    unit = shown[0].verdict.unit
+    unit = "%" if unit is None else unit or METRICS[results.primary].unit
     head = "difference" if unit == "1" else f"difference, {unit}"
     known = [difference for difference in shown if difference.has_interval]
     if not known:
@@ -369,7 +361,7 @@ def _setting(material: ReportData) -> str:
 
 def would_change(material: ReportData, cautions: Sequence[str]) -> Iterator[str]:
     """Yield what would change the answer: more seeds where a question is open, what was cautioned, another setting."""
-    plain = [difference.judged for difference in _without_control(shown_differences(material).all)]
+    plain = [difference.judged for difference in shown_differences(material) if difference.control is None]
     undecided = [one for one in plain if not one.is_settled]
     if undecided:
         more = max((one.seeds_to_settle or 0 for one in undecided), default=0)
@@ -402,16 +394,17 @@ def _sentence(text: str) -> str:
     return capital(text) + ("" if text.endswith(".") else ".")
 
 
-def shown_differences(material: ReportData) -> DifferenceLists:
-    """Return the contrasts and the comparisons of arms that have a value."""
-    compared = [one for one in material.results.judged if one.n_pairs]
-    judged = (*compared, *material.results.contrasts)
-    in_per_cent = all(one.is_logarithmic for one in judged if one.n_pairs)
-    return DifferenceLists(
-        contrasts=tuple(_contrasts(material, in_per_cent=in_per_cent)),
-        arms=tuple(_comparisons(material, in_per_cent=in_per_cent)),
-        in_per_cent=in_per_cent,
-    )
+def shown_differences(material: ReportData) -> Iterator[ShownDifference]:
+    """Yield the contrasts, and then the comparisons of arms, that have a value."""
+    results, experiment = material.results, material.experiment
+    declared = {contrast.name: contrast for contrast in experiment.contrasts}
+    for judged in results.contrasts:
+        if judged.estimate is not None and judged.values:
+            sides = sides_of(declared[judged.name], experiment) or (judged.label,)
+            values = list(judged.values.values())
+            yield _shown(results, judged, sides, values, in_per_cent=_are_in_per_cent(results))
+    labels = {arm.name: arm.label for arm in material.arms}
+    yield from compared_arms(results, labels, without_merit(material))
 
 
 def margin_of(results: Results) -> float:
@@ -436,38 +429,29 @@ def without_merit(material: ReportData) -> set[tuple[str, str, str | None]]:
     return {(match.arm.full_name, match.baseline.full_name, match.group) for match in unfair}
 
 
-def _contrasts(material: ReportData, *, in_per_cent: bool) -> Iterator[ShownDifference]:
-    declared = {contrast.name: contrast for contrast in material.experiment.contrasts}
-    for judged in material.results.contrasts:
-        if judged.estimate is not None and judged.values:
-            contrast = declared.get(judged.name)
-            sides = None if contrast is None else sides_of(contrast, material.experiment)
-            values = [_in_unit(judged, value, in_per_cent=in_per_cent) for value in judged.values.values()]
-            yield _shown(material.results, judged, sides or (judged.label,), values, in_per_cent=in_per_cent)
+def compared_arms(
+    results: Results, labels: Mapping[str, str], unfair: Collection[tuple[str, str, str | None]] = ()
+) -> Iterator[ShownDifference]:
+    """Yield the comparisons of the primary metric that have a value.
 
-
-def _comparisons(material: ReportData, *, in_per_cent: bool) -> Iterator[ShownDifference]:
-    labels = {arm.name: arm.label for arm in material.arms}
-    unfair = without_merit(material)
-    for shown in compared_arms(material.results, labels, in_per_cent=in_per_cent):
-        judged = shown.judged
-        assert isinstance(judged, Comparison)
-        if (judged.arm, judged.baseline, judged.group) not in unfair:
-            yield shown
-
-
-def compared_arms(results: Results, labels: Mapping[str, str], *, in_per_cent: bool) -> Iterator[ShownDifference]:
-    """Yield the comparisons of the primary metric that have a value, of the arms that have a label."""
+    Args:
+        results: the results that they are of.
+        labels: the labels of the arms that are compared.
+        unfair: arm, baseline and group of the comparisons that are left out.
+    """
+    in_per_cent = _are_in_per_cent(results)
     for judged in results.judged:
-        if not {judged.arm, judged.baseline} <= labels.keys() or judged.estimate is None:
+        is_unfair = (judged.arm, judged.baseline, judged.group) in unfair
+        if is_unfair or not {judged.arm, judged.baseline} <= labels.keys() or judged.estimate is None:
             continue
-        values = _at_each_seed(judged, results, in_per_cent=in_per_cent)
+        values = _at_each_seed(judged, results)
         if values or judged.rule == "unpaired":
             sides = labels[judged.arm], labels[judged.baseline]
             yield _shown(results, judged, sides, values, in_per_cent=in_per_cent)
 
 
-def _at_each_seed(judged: Comparison, results: Results, *, in_per_cent: bool) -> list[float]:
+def _at_each_seed(judged: Comparison, results: Results) -> list[float]:
+    """Return the difference of each seed, on the scale of the estimate."""
     if judged.rule == "unpaired":
         return []
     of_arm, of_baseline = (results.by_seed(arm) for arm in (judged.arm, judged.baseline))
@@ -476,14 +460,12 @@ def _at_each_seed(judged: Comparison, results: Results, *, in_per_cent: bool) ->
     if judged.of_errors:
         pairs = [(1 - first, 1 - second) for first, second in pairs]
     if judged.is_logarithmic:
-        return [100 * (first / second - 1) for first, second in pairs if first > 0 and second > 0]
-    return [_in_unit(judged, first - second, in_per_cent=in_per_cent) for first, second in pairs]
+        return [100 * math.log(first / second) for first, second in pairs if first > 0 and second > 0]
+    return [first - second for first, second in pairs]
 
 
-def _in_unit(judged: Difference, value: float, *, in_per_cent: bool) -> float:
-    """Return a value in per cent, or in the metric's unit."""
-    share = judged.as_share(value) if in_per_cent else None
-    return value if share is None else 100 * share
+def _are_in_per_cent(results: Results) -> bool:
+    return all(one.is_logarithmic for one in (*results.judged, *results.contrasts) if one.n_pairs)
 
 
 def _shown(
@@ -495,16 +477,21 @@ def _shown(
     in_per_cent: bool,
 ) -> ShownDifference:
     assert judged.estimate is not None
+
+    def in_unit(value: float) -> float:
+        share = judged.as_share(value) if in_per_cent else None
+        return value if share is None else 100 * share
+
     interval = judged.interval if len(values) >= SEEDS or judged.rule == "unpaired" else None
     ends = interval or (judged.estimate, judged.estimate)
-    low, high = sorted(_in_unit(judged, end, in_per_cent=in_per_cent) for end in ends)
+    low, high = sorted(map(in_unit, ends))
     metric, family = METRICS[results.primary], results.family(judged)
     return ShownDifference(
         sides=sides,
         judged=judged,
         verdict=verdict_of(judged, family, metric=metric, sides=sides, in_per_cent=in_per_cent),
-        values=tuple(values),
-        mean=_in_unit(judged, judged.estimate, in_per_cent=in_per_cent),
+        values=tuple(map(in_unit, values)),
+        mean=in_unit(judged.estimate),
         low=low,
         high=high,
     )
