@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
+from headway.base.identity import grouped
 from headway.base.text import capital
 from headway.base.words import say
 from headway.config.metrics import metric_name
@@ -23,10 +24,10 @@ def answer(results: Results) -> Iterator[str]:
     The sentence that holds for a whole family stands below the family's sentences.
     """
     asked = [each for each in results.contrasts if each.control is None and each.sentence]
-    yield from _told([(each, each.sentence) for each in asked], results)
+    yield from _told(asked, results)
     verdicts = [c for c in results.judged if c.n_pairs]
     shown = [c for c in verdicts if c.control is None] if len(verdicts) > MANY else verdicts
-    yield from _told([(c, c.verdict) for c in shown], results)
+    yield from _told(shown, results)
     if asked and shown:
         yield say("two_families")
     if left := len(verdicts) - len(shown):
@@ -43,14 +44,13 @@ def answer(results: Results) -> Iterator[str]:
     yield from in_short(results.claims)
 
 
-def _told(differences: Sequence[tuple[Comparison | JudgedContrast, str]], results: Results) -> Iterator[str]:
+def _told(differences: Sequence[Comparison | JudgedContrast], results: Results) -> Iterator[str]:
     """Sentences, and below each family's what holds for all of it."""
-    for control in dict.fromkeys(judged.control for judged, _ in differences):
-        together = [(judged, said) for judged, said in differences if judged.control == control]
-        family = results.family(together[0][0])
-        yield from (said for _, said in together)
+    for together in grouped(differences, lambda judged: judged.control).values():
+        yield from (judged.sentence for judged in together)
+        family = results.family(together[0])
         if family is not None:
-            yield scope(family, [judged for judged, _ in together])
+            yield scope(family, together)
 
 
 def without_pairs(results: Results) -> str:

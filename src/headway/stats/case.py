@@ -96,7 +96,7 @@ class Case:
     @cached_property
     def answers(self) -> list[Answer]:
         """The answers in the primary metric without a control; contrasts first."""
-        weights = {contrast.name: contrast.weights for contrast in self.experiment.contrasts}
+        contrasts = {contrast.name: contrast for contrast in self.experiment.contrasts}
         answers = []
         every: list[Comparison | JudgedContrast] = [*self.contrasts, *self.comparisons]
         for judged in every:
@@ -108,23 +108,24 @@ class Case:
             family = family_of(judged, self.families)
             margin = self.experiment.margin if family is None else family.plan.margin
             apart = margin / 100 if judged.outcome == "same" else max(share, _LEAST_DIFFERENCE - 1)
-            arms = {judged.arm: 1.0, judged.baseline: -1.0} if isinstance(judged, Comparison) else weights[judged.name]
+            sides: tuple[str, ...]
+            weights: Weights
+            if isinstance(judged, Comparison):
+                sides = self.title(judged.arm), self.title(judged.baseline)
+                weights = {judged.arm: 1.0, judged.baseline: -1.0}
+            else:
+                contrast = contrasts[judged.name]
+                sides = sides_of(contrast, self.experiment) or (judged.label,)
+                weights = contrast.weights
             answer = Answer(
                 difference=judged,
-                weights=arms,
+                weights=weights,
                 effect=abs(math.log1p(apart)),
-                sides=self._named(judged),
+                sides=sides,
                 apart=abs(apart),
             )
             answers.append(answer)
         return answers
-
-    def _named(self, judged: Comparison | JudgedContrast) -> tuple[str, ...]:
-        if isinstance(judged, Comparison):
-            return self.title(judged.arm), self.title(judged.baseline)
-        contrast = next(asked for asked in self.experiment.contrasts if asked.name == judged.name)
-        sides = sides_of(contrast, self.experiment)
-        return (judged.label,) if sides is None else sides
 
     @cached_property
     def plain_arms(self) -> list[Arm]:

@@ -230,7 +230,7 @@ def contrasts_judged(
 ) -> tuple[tuple[JudgedContrast, ...], tuple[Family, ...]]:
     """Judge the contrasts of an experiment without a control, and under each control that has runs."""
     controls = dict.fromkeys(arm.control for arm in experiment.arms if arm.full_name in runs)
-    contrasts, families = list[JudgedContrast](), list[Family]()
+    contrasts, families = list[JudgedContrast](), dict[str | None, Family]()
     for control in controls:
         asked = _asked(experiment, control, runs)
         planned = None if control is not None else looks.asked
@@ -240,8 +240,8 @@ def contrasts_judged(
             if together:
                 judged_here, family = _under(experiment, control, together, runs, looks, is_late=together is late)
                 contrasts += judged_here
-                families += [family] if all(each.control != control for each in families) else []
-    return tuple(contrasts), tuple(families)
+                families.setdefault(control, family)
+    return tuple(contrasts), tuple(families.values())
 
 
 def _asked(experiment: Experiment, control: str | None, runs: RunsOfArm) -> list[Contrast]:

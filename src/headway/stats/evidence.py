@@ -178,6 +178,11 @@ class Comparison(Difference):
     group: str | None
     verdict: str
 
+    @property
+    def sentence(self) -> str:
+        """The verdict in words, by the name that contrasts have for it."""
+        return self.verdict
+
 
 @dataclass(frozen=True, kw_only=True)
 class Family:

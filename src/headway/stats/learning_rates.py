@@ -99,17 +99,18 @@ def at_best_rates(
     rates = _with_gains(_several_rates(experiment, runs), runs, metric, looks)
     best = {name: min(of_arm, key=lambda variant: of_arm[variant].mean) for name, of_arm in rates.items()}
     again = [m for m in matches if m.control is None and {m.arm.name, m.baseline.name} <= best.keys()]
+    entries = {name: _entry(name, of_arm, best[name], experiment) for name, of_arm in rates.items()}
     at_best: dict[str, list[ComparedAtBest]] = {name: [] for name in rates}
     if again:
         former = {(c.arm, c.baseline, c.group): c for c in compared if c.metric == metric and c.control is None}
         asked = [{best[m.arm.name]: 1.0, best[m.baseline.name]: -1.0} for m in again]
         family, differences = judged(Question.from_runs(asked, runs, metric=metric), looks)
         for match, difference in zip(again, differences, strict=True):
-            tried = [rates[arm.name] for arm in (match.arm, match.baseline)]
+            tried = entries[match.arm.name], entries[match.baseline.name]
             known = former.get((match.arm.full_name, match.baseline.full_name, match.group))
-            entry = _compared_again(match, known, difference, family, tried, experiment)
-            at_best[match.arm.name].append(entry)
-    return tuple(_entry(name, rates[name], best[name], at_best[name], experiment) for name in rates)
+            again_at_best = _compared_again(match, known, difference, family, tried, experiment)
+            at_best[match.arm.name].append(again_at_best)
+    return tuple(replace(entry, comparisons=tuple(at_best[name])) for name, entry in entries.items())
 
 
 def _compared_again(
@@ -117,21 +118,19 @@ def _compared_again(
     former: Difference | None,
     difference: Difference,
     family: Family,
-    tried: Sequence[Mapping[str, RateMean]],
+    tried: tuple[RatesOfArm, RatesOfArm],
     experiment: Experiment,
 ) -> ComparedAtBest:
     """Return an arm at its best rate against its baseline at its own, of the rates that both tried."""
-    sides = []
-    for arm, rates in zip((match.arm, match.baseline), tried, strict=True):
-        best = min(rates.values(), key=lambda rate: rate.mean)
-        sides.append(f"{title(arm, experiment)} at x{best.factor:g}")
-    chosen = _chosen(sides, (len(tried[0]), len(tried[1])), difference, family)
+    arms = zip((match.arm, match.baseline), tried, strict=True)
+    sides = tuple(f"{title(arm, experiment)} at x{rates.best:g}" for arm, rates in arms)
+    chosen = _chosen(sides, (len(tried[0].rates), len(tried[1].rates)), difference, family)
     metric = METRICS[experiment.primary]
     return ComparedAtBest(
         **vars(difference),
         baseline=match.baseline.full_name,
         group=match.group,
-        verdict=sentence_of(difference, family, metric=metric, sides=tuple(sides), notes=[chosen]),
+        verdict=sentence_of(difference, family, metric=metric, sides=sides, notes=[chosen]),
         changed=_differs(former, difference),
     )
 
@@ -162,9 +161,7 @@ def expected_largest(n: int) -> float:
     return float(ndtri((n - 0.375) / (n + 0.25)))
 
 
-def _entry(
-    name: str, rates: Mapping[str, RateMean], best: str, compared: Sequence[ComparedAtBest], experiment: Experiment
-) -> RatesOfArm:
+def _entry(name: str, rates: Mapping[str, RateMean], best: str, experiment: Experiment) -> RatesOfArm:
     means = [(rate.factor, rate.mean) for rate in rates.values()]
     factor, n_seeds = rates[best].factor, rates[best].n_seeds
     return RatesOfArm(
@@ -172,7 +169,7 @@ def _entry(
         rates=tuple(rates.values()),
         best=factor,
         at_edge=factor in (means[0][0], means[-1][0]),
-        comparisons=tuple(compared),
+        comparisons=(),
         sentence=rates_sentence(title(experiment.arm(name), experiment), means, factor, n_seeds),
     )
 

@@ -150,11 +150,10 @@ def lost_text(case: Case) -> Warnings:
     """Yield the arms whose tokens do not give their text back, so that bits per byte cannot compare them."""
     if case.experiment.primary != PER_BYTE:
         return
-    finished = [run for run in case.every_run if run.status == "done"]
-    lost = {run.name: share for run in finished if (share := run.metrics.get(KEPT)) is not None and share < TEXT_KEPT}
     for arm in case.experiment.arms:
-        if (share := lost.get(arm.full_name)) is not None:
-            yield warning("lost_text", arm=title(arm, case.experiment), kept=100 * share, least=100 * TEXT_KEPT)
+        shares = [run.metrics.get(KEPT) for run in done(arm, case.runs)]
+        if lost := [share for share in shares if share is not None and share < TEXT_KEPT]:
+            yield warning("lost_text", arm=title(arm, case.experiment), kept=100 * lost[-1], least=100 * TEXT_KEPT)
 
 
 def still_falling(case: Case) -> Warnings:
@@ -218,9 +217,9 @@ def wild_arms(case: Case) -> Warnings:
 
 def seeds_added(case: Case) -> Warnings:
     """Yield the cost of seeds that were added by hand after verdicts."""
-    earlier = [n for n in case.seen if case.now is not None and n < case.now]
-    if case.now is not None and earlier:
-        rate = error_of((*earlier, case.now))
+    now = case.now or 0
+    if earlier := [n for n in case.seen if n < now]:
+        rate = error_of((*earlier, now))
         yield warning("seeds_added", seeds=tuple(map(str, earlier)), rate=100 * rate)
 
 
@@ -356,5 +355,5 @@ def _with_doubts(judged: Judged, doubts: tuple[Doubt, ...]) -> Judged:
     told = [doubt for doubt in doubts if doubt != "falling" or "untrained" not in doubts]
     key = "verdict" if isinstance(judged, Comparison) else "sentence"
     clauses = "; ".join(IN_DOUBT[doubt] for doubt in told).format(metric=metric_name(judged.metric))
-    changed: dict[str, Any] = {key: f"{getattr(judged, key)}; {clauses}"}
+    changed: dict[str, Any] = {key: f"{judged.sentence}; {clauses}"}
     return replace(judged, doubts=doubts, **changed)

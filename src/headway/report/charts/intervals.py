@@ -13,6 +13,7 @@ import numpy as np
 
 from headway.report.charts.figure import INK, QUIET, Hint, Rows, alt, charted, hints
 from headway.report.charts.lines import Axis
+from headway.stats.evidence import interval_of_mean
 
 Interval = tuple[str, str]
 """The columns that hold the ends of an interval."""
@@ -134,13 +135,9 @@ def over_seeds(values: Sequence[float] | np.ndarray, column: str = "value") -> d
         >>> over_seeds([1.0, 2.0])
         {'value': 1.5, 'low': 1.5, 'high': 1.5}
     """
-    values = np.asarray(values, dtype=float)
-    mean, half = float(values.mean()), 0.0
-    if len(values) >= SEEDS:
-        from scipy.stats import t
-
-        half = float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-    return {column: mean, "low": mean - half, "high": mean + half}
+    mean, interval = interval_of_mean(values)
+    low, high = (mean, mean) if interval is None or len(values) < SEEDS else interval
+    return {column: mean, "low": low, "high": high}
 
 
 Side = tuple[float, float, str]

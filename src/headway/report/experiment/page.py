@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from headway.base.files import entries, inside, is_up_to_date
+from headway.base.identity import grouped
 from headway.base.text import command_line, counted
 from headway.base.words import agreement, say
 from headway.config.document import Published
@@ -33,7 +34,8 @@ from headway.report.experiment.data import ReportData, gather
 from headway.report.experiment.first_screen import first_screen, would_change
 from headway.report.experiment.laboratory import report_part_of
 from headway.stats.answer import without_pairs
-from headway.stats.evidence import Difference
+from headway.stats.contrasts import JudgedContrast
+from headway.stats.evidence import Comparison
 from headway.stats.results import Results
 from headway.stats.verdicts import carried_by, kind_of, scope
 
@@ -145,21 +147,17 @@ def write_answer(store: "Store", results: Results, out: Path | None = None) -> P
 
 def _found(claim: Published, results: Results) -> str:
     """Return what these results say of a published claim: whether they agree, and the verdict."""
-    verdicts: dict[str | None, tuple[Difference, str]] = {}
-    for contrast in results.contrasts:
-        if contrast.control is None:
-            verdicts[contrast.name] = contrast, contrast.sentence
-    for comparison in results.judged:
-        if comparison.control is None:
-            verdicts[f"{comparison.arm} - {comparison.baseline}"] = comparison, comparison.verdict
     for statement in results.claims:
         if (statement.name, statement.control) == (claim.compares, None):
             return statement.sentence.removeprefix(f"{statement.says}: ")
-    if claim.compares not in verdicts or claim.says is None:
+    every: dict[str | None, Comparison | JudgedContrast] = {}
+    every |= {one.name: one for one in results.contrasts if one.control is None}
+    every |= {f"{one.arm} - {one.baseline}": one for one in results.judged if one.control is None}
+    judged = every.get(claim.compares)
+    if judged is None or claim.says is None:
         return say("not_compared")
-    difference, sentence = verdicts[claim.compares]
-    kind = kind_of(difference, results.family(difference), METRICS[difference.metric].better)
-    return f"{agreement(claim.says, kind)}: {sentence}"
+    kind = kind_of(judged, results.family(judged), METRICS[judged.metric].better)
+    return f"{agreement(claim.says, kind)}: {judged.sentence}"
 
 
 def figures(material: ReportData) -> Iterator[Figure]:
@@ -217,20 +215,22 @@ def _alone(material: ReportData) -> str:
 def sureness(material: ReportData) -> list[tuple[str, list[str]]]:
     """Return what holds for each family of the primary metric, and below it the verdicts in full, as sentences."""
     results = material.results
-    asked = {(one.control, one.sentence): one for one in results.contrasts if one.sentence}
-    found = {(one.control, one.verdict): one for one in results.judged if one.n_pairs}
+    asked = [one for one in results.contrasts if one.sentence]
+    found = [one for one in results.judged if one.n_pairs]
+    # What both say is told once, as the answer to the question.
+    distinct: dict[tuple[str | None, str], Comparison | JudgedContrast] = {}
+    every: list[Comparison | JudgedContrast] = [*asked, *found]
+    for one in every:
+        distinct.setdefault((one.control, one.sentence), one)
     told: dict[str, list[str]] = {}
-    for some in (asked, {key: one for key, one in found.items() if key not in asked}):
-        for control in dict.fromkeys(of for of, _ in some):
-            members = {said: one for (of, said), one in some.items() if of == control}
-            judged = list(members.values())
-            family = results.family(judged[0])
-            held = "" if family is None else scope(family, judged)
-            under = "" if control is None else f"Under {material.experiment.control_label(control)}: "
-            sentences = told.setdefault(f"{under}{held}", [])
-            sentences += members
-            if family is not None and (carried := carried_by(family, judged)):
-                sentences.append(carried)
+    for judged in grouped(distinct.values(), lambda one: (one.of, one.control)).values():
+        control, family = judged[0].control, results.family(judged[0])
+        held = "" if family is None else scope(family, judged)
+        under = "" if control is None else f"Under {material.experiment.control_label(control)}: "
+        sentences = told.setdefault(f"{under}{held}", [])
+        sentences += [one.sentence for one in judged]
+        if family is not None and (carried := carried_by(family, judged)):
+            sentences.append(carried)
     if asked and found:
         told.setdefault("", []).append(say("two_families"))
     if missing := without_pairs(results):
