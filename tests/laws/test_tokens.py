@@ -14,11 +14,11 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 404_403,
-    "code lines": 38_784,
+    "tokens": 403_957,
+    "code lines": 38_769,
     "dense modules": 75,
     "functions above 400 tokens": 15,
-    "comprehensions in 1,000 lines": 72,
+    "comprehensions in 1,000 lines": 71,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 48,
 }
