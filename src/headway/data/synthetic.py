@@ -58,7 +58,6 @@ class SyntheticExamples(Examples):
         self.task, self._every = task, every
         self.vocab_size = task.vocab_size
         self.digest = digest(task.content())  # nothing but the declaration makes the examples
-        assert every is not None or draw is not None
         self._draw = draw or self._row
 
     def _row(self, random: np.random.Generator, n: int) -> Batch:
@@ -109,11 +108,11 @@ def _cut(batch: Batch, size: int) -> Iterator[Batch]:
         yield part
 
 
-def asked_last(inputs: np.ndarray, answers: np.ndarray, kinds: np.ndarray | None = None) -> Batch:
+def asked_last(inputs: np.ndarray, answers: np.ndarray) -> Batch:
     """Return sequences of which only the last position is asked, with its answers."""
     targets = np.full(inputs.shape, MASKED, np.int64)
     targets[:, -1] = answers
-    return Batch(inputs=inputs, targets=targets, kinds=kinds)
+    return Batch(inputs=inputs, targets=targets)
 
 
 QUERY = 2

@@ -361,7 +361,7 @@ def check_growth(inner: tokenizers.Tokenizer, name: str) -> None:
     Raises:
         UserError: saying what it would do.
     """
-    growth = max(1.0, 1.0 * _growth(_state(inner.normalizer)), 1.0 * _growth(_state(inner.decoder)))
+    growth = max(_growth(_state(inner.normalizer)), _growth(_state(inner.decoder)))
     if growth > _MOST_GROWTH:
         raise UserError(
             f"tokenizer {name}: its steps would turn a character into {growth:,.0f}, but only {_MOST_GROWTH:,} are "

@@ -21,7 +21,7 @@ import numpy as np
 from headway.base.identity import without
 from headway.config.lm.budget import Parameter
 from headway.config.lm.layout import HeadLayout, LayerHeads
-from headway.config.lm.model import Gpt2, GptNeo, LanguageModel, Llama, Ranks, TransformerModel
+from headway.config.lm.model import Gpt2, GptNeo, LanguageModel, Llama, Projection, Ranks, TransformerModel
 from headway.config.spec import WIDEST, parse
 from headway.errors import UserError, shortened
 
@@ -144,7 +144,6 @@ FAMILIES: dict[str, type[TransformerModel]] = {
 """The declared families by name."""
 
 _SCALES = ("none", "d_head", "d_model")
-_PROJECTIONS = ("q", "k", "v", "o", "up", "down")
 _DESCRIBED = {
     "d_model": "hidden_size",
     "n_layers": "num_hidden_layers",
@@ -183,7 +182,7 @@ def describe(model: TransformerModel) -> dict[str, Any]:
         "attention_scale_per_layer": [model.logit_scale(i) for i in layers],
         "window_per_layer": [model.window(i) for i in layers],
         "intermediate_size_per_layer": list(model.mlp_widths),
-        "ranks_per_layer": {name: [model.rank(name, i) for i in layers] for name in _PROJECTIONS},  # type: ignore[arg-type]
+        "ranks_per_layer": {name: [model.rank(name, i) for i in layers] for name in get_args(Projection)},
         "biases": sorted(model.biases),
         "emptied": sorted(model.emptied),
         "positions_in_lane": model.positions_in_lane if lane else None,
@@ -415,21 +414,22 @@ def _write_gpt_neo(model: TransformerModel) -> dict[str, Any]:
     }
 
 
-def _left_of_pruned(config: Config, n_layers: int, n_heads: int, d_model: int) -> str | int:
+def _left_of_pruned(config: Config) -> str | int:
     """Return the layout of a checkpoint whose `pruned_heads` are gone from its arrays: transformers 4 wrote such files.
 
     Raises:
         UserError: if the model does not have these layers or heads.
     """
+    n_heads, d_model = config["n_head"], config["n_embd"]
     pruned = config.get("pruned_heads") or {}
     if not pruned:
         return n_heads
     if not isinstance(pruned, dict) or d_model % n_heads:
         raise UserError(f"pruned_heads {shortened(repr(pruned))} is not a mapping from layers to lists of heads")
-    left = [n_heads] * n_layers
+    left = [n_heads] * config["n_layer"]
     for layer, heads in pruned.items():
         gone = {int(head) for head in heads}
-        if int(layer) not in range(n_layers) or not gone <= set(range(n_heads)):
+        if int(layer) not in range(len(left)) or not gone <= set(range(n_heads)):
             raise UserError(f"pruned_heads names heads {sorted(gone)} of layer {layer}, which the model does not have")
         left[int(layer)] = n_heads - len(gone)
     return "-".join(f"{n}x{d_model // n_heads}" if n else "0" for n in left)
@@ -440,7 +440,7 @@ def _read_gpt2(config: Config) -> Gpt2:
     values = {
         "family": "gpt-2",
         **_read_keys(_GPT2, config, _DEFAULTS),
-        "n_heads": _left_of_pruned(config, config["n_layer"], config["n_head"], config["n_embd"]),
+        "n_heads": _left_of_pruned(config),
         "attention_scale": "d_head" if config.get("scale_attn_weights", True) else "none",
         "mlp": _activation(config, "activation_function", "gelu_new"),
         "dropout": _dropout(config, "resid_pdrop", "embd_pdrop", "attn_pdrop", default=0.1),

@@ -37,7 +37,7 @@ from headway.hf.safety import (
     read_mapping,
 )
 from headway.models.transformer import Transformer
-from headway.models.weights import Weights
+from headway.models.weights import Weights, differences
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -118,23 +118,6 @@ def check_types(folder: Path, config: Mapping[str, Any], types: Mapping[str, str
             RuntimeWarning,
             stacklevel=2,
         )
-
-
-def differences(needed: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """Return a line for every array that is missing, unexpected or of another shape."""
-    return [
-        *(f"missing: {name} {list(shape)}" for name, shape in needed.items() if name not in found),
-        *(
-            f"unexpected: {shortened(name)} {shortened(str(list(shape)))}"
-            for name, shape in found.items()
-            if name not in needed
-        ),
-        *(
-            f"wrong shape: {name} is {shortened(str(list(found[name])))}, the configuration needs {list(shape)}"
-            for name, shape in needed.items()
-            if name in found and found[name] != shape
-        ),
-    ]
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -339,7 +322,7 @@ def _weights(
 ) -> Weights:
     parameters = parameters_of(model, vocab_size)
     shapes, repeated = _weights_among(arrays.shapes, model)
-    if wrong := differences(architectures.shapes_of(table, parameters), shapes):
+    if wrong := differences(architectures.shapes_of(table, parameters), shapes, "configuration"):
         raise UserError(
             f"{folder}: {len(wrong)} arrays do not fit its config.json; one of the two is of another model:\n  "
             + "\n  ".join(wrong)

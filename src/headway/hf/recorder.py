@@ -8,10 +8,9 @@ that shape adds the projection's output to the residual stream. No architecture 
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -69,7 +68,6 @@ def recording(model: PreTrainedModel) -> Iterator["AttentionRecorder"]:
             stack.enter_context(module.register_forward_pre_hook(recorder.enter, with_kwargs=True))
         for module in model.modules():
             if isinstance(module, nn.Linear | Conv1D):
-                stack.enter_context(module.register_forward_pre_hook(recorder.project))
                 stack.enter_context(module.register_forward_hook(recorder.projected))
         stack.enter_context(intercepted(model, recorder.attend))
         stack.enter_context(Sums(recorder.summed))
@@ -81,10 +79,9 @@ def recording(model: PreTrainedModel) -> Iterator["AttentionRecorder"]:
 class _Computed:
     """An attention whose output projection has not been seen yet."""
 
-    name: str
     module: nn.Module
-    returned: Tensor
-    trace: Callable[..., AttentionTrace]
+    attention: AttentionTrace
+    """The record but for the projection."""
     dropout: float
 
 
@@ -103,14 +100,11 @@ class AttentionRecorder:
         self._times: Counter[nn.Module] = Counter()
         self._given: dict[str, Any] = {}
         self._computed: _Computed | None = None
-        self._projection: nn.Module | None = None
         self._projected: Tensor | None = None
-        self._repeats = False
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         """Note the arguments before a module that attends is called."""
-        if not self._repeats:
-            self._given = _by_name(module, args, options)
+        self._given = _by_name(module, args, options)
 
     def attend(
         self,
@@ -123,8 +117,7 @@ class AttentionRecorder:
         **options: Any,
     ) -> tuple[Tensor, Any]:
         """Call the attention function in its place, and keep its inputs and its output."""
-        if not self._repeats:
-            self.complete()
+        self.complete()
         returned, weights = own_function(module, implementation)(module, q, k, v, attention_mask, **options)
         returned = returned.contiguous()
         causal, bias, scale = (options.get(name) for name in ("is_causal", "position_bias", "scaling"))
@@ -134,9 +127,8 @@ class AttentionRecorder:
             # The function then hides later keys itself, counting from the first key, and cuts off unseen keys.
             k, v, attention_mask = k[:, :, :n_queries], v[:, :, :n_queries], sees(n_queries, n_queries, None, q.device)
         mask, bias = _mask_and_bias(attention_mask, bias, (len(q), n_queries, k.shape[2]))
-        name, layer = ("", 0) if self._repeats else self._named(module)
-        trace = partial(
-            AttentionTrace,
+        name, layer = self._named(module)
+        attention = AttentionTrace(
             name=name,
             layer=layer,
             kind=self._kind_of(causal),
@@ -145,15 +137,15 @@ class AttentionRecorder:
             v=v,
             z=returned.transpose(1, 2),
             kv_of=tuple(head * k.shape[1] // n_heads for head in range(n_heads)),
+            W_O=torch.empty(*returned.shape[2:], 0),  # until the projection is known
+            b_O=None,
             scale=q.shape[3] ** -0.5 if scale is None else float(scale),
             softcap=options.get("softcap"),
             mask=mask,
             bias=bias,
             sinks=options.get("s_aux"),
         )
-        self._computed = _Computed(
-            name=name, module=module, returned=returned, trace=trace, dropout=options.get("dropout") or 0.0
-        )
+        self._computed = _Computed(module=module, attention=attention, dropout=options.get("dropout") or 0.0)
         return returned, weights
 
     def _kind_of(self, causal: bool) -> Literal["self", "encoder", "cross"]:
@@ -161,19 +153,17 @@ class AttentionRecorder:
             return "cross"
         return "self" if causal else "encoder"
 
-    def project(self, module: nn.Linear, args: tuple[Any, ...]) -> None:
-        """Check before a linear map whether it reads the output of attention."""
+    def projected(self, module: nn.Linear, args: tuple[Any, ...], output: Tensor) -> None:
+        """Check after a linear map whether it read the output of attention, and so is the output projection."""
         computed, entered = self._computed, args[0] if args else None
-        if self._repeats or computed is None or not isinstance(entered, Tensor):
+        if computed is None or not isinstance(entered, Tensor):
             return
-        if _memory(entered) != _memory(computed.returned):
-            return
-        weight, of_heads = by_input(module.weight, module), computed.returned.shape[2:]
-        if len(weight) != of_heads.numel():
+        z, weight = computed.attention.z, by_input(module.weight, module)
+        of_heads = z.shape[1::2]
+        if _memory(entered) != _memory(z) or len(weight) != of_heads.numel():
             return
         # Under autocast both factors have different types.
-        W_O = weight.to(computed.returned.dtype).unflatten(0, of_heads)
-        attention = computed.trace(W_O=W_O, b_O=module.bias)
+        attention = replace(computed.attention, W_O=weight.to(z.dtype).unflatten(0, of_heads), b_O=module.bias)
         if not computed.dropout and not _tells(attention):
             raise UserError(
                 f"{self.kind} cannot be traced: the heads of {attention.name} do not return softmax(q k) v, so a "
@@ -182,23 +172,18 @@ class AttentionRecorder:
         self.attentions.append(attention)
         arguments = {name: None if name in CACHES else value for name, value in self._given.items()}
         x = next(value for value in self._given.values() if isinstance(value, Tensor))
-        self.calls.append(Call(module=computed.module, arguments=arguments, x=x, W_O=W_O, projection=module))
-        self._computed, self._projection = None, module
-
-    def projected(self, module: nn.Module, _: tuple[Any, ...], output: Tensor) -> None:
-        """Note after a linear map whether it was the output projection."""
-        if self._projection is module and not self._repeats:
-            self._projection, self._projected = None, output
+        self.calls.append(Call(module=computed.module, arguments=arguments, x=x, W_O=attention.W_O, projection=module))
+        self._computed, self._projected = None, output
 
     def summed(self, one: Tensor, other: Tensor) -> None:
         """Check before a sum whether it adds the projection's output to the stream."""
         o = self._projected
-        if o is None or self._repeats:
+        if o is None:
             return
         if any(x.shape[-1:] != o.shape[-1:] or x.numel() != o.numel() for x in (one, other)):
             return
         # An in-place sum might overwrite what was projected before it is compared with the other.
-        output = next((how for x in (other, one) if (how := output_map(o, x))), None)
+        output = output_map(o, other) or output_map(o, one)
         if output is not None:
             self.attentions[-1] = output.applied(self.attentions[-1])
             self.calls[-1] = replace(self.calls[-1], output_map=output)
@@ -208,8 +193,8 @@ class AttentionRecorder:
         """Finish the previous attention, which must have been projected and added to the stream."""
         if self._computed is not None:
             raise UserError(
-                f"{self.kind} cannot be traced: a gate or a norm stands between the heads of {self._computed.name} and "
-                "a Linear or Conv1D, so no head has a contribution of its own"
+                f"{self.kind} cannot be traced: a gate or a norm stands between the heads of "
+                f"{self._computed.attention.name} and a Linear or Conv1D, so no head has a contribution of its own"
             )
         o, self._projected = self._projected, None
         # One position cannot show a norm; dropout hides it.
@@ -222,15 +207,14 @@ class AttentionRecorder:
     def again(self, at: int, parameters: Mapping[str, Tensor], W_O: Tensor, b_O: Tensor | None) -> AttentionTrace:
         """Compute an attention again by its place, with other parameters by name, and another W_O and b_O."""
         call, first = self.calls[at], self.attentions[at]
-        self._given, self._repeats = dict(call.arguments), True
+        self._given = dict(call.arguments)
         try:
             with intercepted(self._model, self.attend):
                 functional_call(call.module, dict(parameters), (), dict(call.arguments))
             assert self._computed is not None
-            attention = self._computed.trace(W_O=W_O, b_O=b_O)
+            attention = replace(self._computed.attention, name=first.name, layer=first.layer, W_O=W_O, b_O=b_O)
         finally:
-            self._computed, self._repeats = None, False
-        attention = replace(attention, name=first.name, layer=first.layer)
+            self._computed = None
         return attention if call.output_map is None else call.output_map.applied(attention)
 
     def _named(self, module: nn.Module) -> tuple[str, int]:
@@ -379,9 +363,7 @@ def traceable(model: PreTrainedModel) -> None:
         )
     if getattr(model, "is_quantized", False):
         raise UserError(f"{kind} cannot be traced: its weights are quantized; load it without quantization")
-    if model.config.model_type in CONVERTED:
-        return
-    if attentions(model):
+    if model.config.model_type in CONVERTED or attentions(model):
         return
     closed = sorted({type(module).__name__ for module in model.modules() if "Attention" in type(module).__name__})
     if closed:

@@ -86,11 +86,8 @@ def enter(
     embedded: Float[Tensor, "batch pos d_embed"], positions: Float[Tensor, "pos width"] | None, d_model: int
 ) -> Stream:
     """Return the stream before the first layer; `positions` are as wide as the embedding or as the stream."""
-    d_embed = embedded.shape[2]
-    if positions is not None and positions.shape[1] == d_embed:
-        return nn.functional.pad(embedded + positions, (0, d_model - d_embed))
-    stream = nn.functional.pad(embedded, (0, d_model - d_embed))
-    return stream if positions is None else stream + positions
+    stream = nn.functional.pad(embedded, (0, d_model - embedded.shape[2]))
+    return stream if positions is None else stream + nn.functional.pad(positions, (0, d_model - positions.shape[1]))
 
 
 def read_entries(stream: Stream, model: TransformerModel) -> Float[Tensor, "batch pos d_embed"]:

@@ -12,7 +12,7 @@ import numpy as np
 from headway.base import rng
 from headway.config.lm.budget import Parameter, parameters_of
 from headway.config.lm.model import TransformerModel
-from headway.errors import UserError
+from headway.errors import UserError, shortened
 
 Weights = dict[str, np.ndarray]
 
@@ -65,15 +65,27 @@ def check_weights(weights: Mapping[str, np.ndarray], model: TransformerModel, vo
         UserError: with a line for every array that is missing, unexpected or of another shape.
     """
     needed = {parameter.name: parameter.shape for parameter in parameters_of(model, vocab_size)}
-    wrong = [f"missing: {name} {list(needed[name])}" for name in needed if name not in weights]
-    wrong += [f"unexpected: {name} {list(weights[name].shape)}" for name in weights if name not in needed]
-    wrong += [
-        f"wrong shape: {name} is {list(weights[name].shape)}, the model needs {list(shape)}"
-        for name, shape in needed.items()
-        if name in weights and tuple(weights[name].shape) != shape
-    ]
-    if wrong:
+    if wrong := differences(needed, {name: array.shape for name, array in weights.items()}, "model"):
         raise UserError(
             f"{len(wrong)} arrays do not fit the model ({model.n_layers} layers, heads {model.layout}, vocabulary "
             f"{vocab_size}); give the weights of this model, or the model of these weights:\n  " + "\n  ".join(wrong)
         )
+
+
+def differences(
+    needed: Mapping[str, tuple[int, ...]],
+    found: Mapping[str, tuple[int, ...]],
+    what: str,
+) -> list[str]:
+    """Return a line for every array that is missing, unexpected or of another shape than something needs."""
+    lines, wrong_shapes = list[str](), list[str]()
+    for name, shape in needed.items():
+        if name not in found:
+            lines.append(f"missing: {name} {list(shape)}")
+    for name, shape in found.items():
+        its_shape = shortened(str(list(shape)))
+        if name not in needed:
+            lines.append(f"unexpected: {shortened(name)} {its_shape}")
+        elif shape != needed[name]:
+            wrong_shapes.append(f"wrong shape: {name} is {its_shape}, the {what} needs {list(needed[name])}")
+    return lines + wrong_shapes

@@ -126,7 +126,7 @@ class Meter:
         _use_once(device)
         give_freed_memory_back()  # or the model would use it, and seem to take less
         self._device, self._on_gpu = device, device.type == "cuda"
-        self._before = self._allocated(peak=False) if self._on_gpu else psutil.Process().memory_info().rss
+        self._before = torch.cuda.memory_allocated(device) if self._on_gpu else psutil.Process().memory_info().rss
         self._forgotten, self._training = 0, False
 
     def begin_training(self) -> None:
@@ -142,11 +142,8 @@ class Meter:
 
     def metrics(self) -> dict[str, int]:
         """`memory_bytes`, above what was held before, and `peak_memory_bytes`, of the process."""
-        peak = self._allocated(peak=True) if self._on_gpu else peak_bytes()
+        peak = torch.cuda.max_memory_allocated(self._device) if self._on_gpu else peak_bytes()
         return {"memory_bytes": max(0, peak - self._before), "peak_memory_bytes": max(self._forgotten, peak_bytes())}
-
-    def _allocated(self, *, peak: bool) -> int:
-        return torch.cuda.max_memory_allocated(self._device) if peak else torch.cuda.memory_allocated(self._device)
 
 
 @uncompiled()

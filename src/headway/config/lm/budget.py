@@ -8,9 +8,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import get_args
 
 from headway.config.lm.layout import LayerHeads
-from headway.config.lm.model import TransformerModel
+from headway.config.lm.model import Projection, TransformerModel
 from headway.config.lm.task import TokensTask
 from headway.config.lm.training import TokensTraining
 
@@ -184,11 +185,9 @@ def sequence_bytes(task: TokensTask, model: TransformerModel, training: TokensTr
     for layer, (heads, d_mlp) in enumerate(zip(model.layout.layers, model.mlp_widths, strict=True)):
         q, kv = heads.q_width, heads.kv_width
         # The stream, and the logsumexp, stay fp32 whatever the products are in.
-        total += 4 * (model.d_model * ((q > 0) + (d_mlp > 0)) + heads.n_heads)
-        total += small * model.d_model * ((q > 0) + (d_mlp > 0))
+        total += (4 + small) * model.d_model * ((q > 0) + (d_mlp > 0)) + 4 * heads.n_heads
         total += small * (2 * q + 2 * kv + (3 if model.mlp == "swiglu" else 2) * d_mlp)
-        ranks = (model.rank(name, layer) or 0 for name in ("q", "k", "v", "o", "up", "down"))
-        total += small * sum(ranks)
+        total += small * sum(model.rank(name, layer) or 0 for name in get_args(Projection))
     total += 4 * (model.d_model + (model.encoder or 0)) + 2 * small * (model.readout or task.vocab_size)
     return task.n_ctx * total
 

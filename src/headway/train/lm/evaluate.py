@@ -72,16 +72,16 @@ class Judge:
         """Evaluate the trained model."""
         run = self.run
         batches = self.examples.evaluation_batches(run.evaluation.sequences, self.loss.part_size)
-        extra_metrics = self.extra_metrics()
-        metrics: dict[str, Any] = {
+        metrics = {
             **self.judged(batches),
             "total_heads": run.model.layout.total,
             "n_layers": run.model.n_layers,
             "n_parameters": sum(parameter.numel() for parameter in self.loss.module.parameters()),
             "tokens": self._tokens_at(self.steps),
             **self._lane(),
+            **self.extra_metrics(),
         }
-        return Conclusion(metrics={**metrics, **extra_metrics})
+        return Conclusion(metrics=metrics)
 
     def judged(self, batches: Iterable[Batch]) -> dict[str, Any]:
         """Return the metrics of the model on evaluation batches, during training and at the end."""
@@ -159,15 +159,15 @@ class SyntheticJudge(Judge):
         """
         task, kept = self.run.task, list(batches)
         assert isinstance(task, SyntheticTask)
-        loss = super().judged(kept)
+        metrics = super().judged(kept)
         answers = [self._answers(batch) for batch in kept]
         if task.loss == "mse":
-            metrics = {**loss, "nmse": _nmse(kept, answers)}
+            metrics["nmse"] = _nmse(kept, answers)
             self._check_possible(metrics)
             return metrics
         right = np.concatenate([(a.argmax(2) == b.targets)[b.asked] for a, b in zip(answers, kept, strict=True)])
-        accuracy = float(right.mean())
-        metrics = {**loss, "accuracy": accuracy, "solved": float(task.is_solved(accuracy))}
+        metrics["accuracy"] = accuracy = float(right.mean())
+        metrics["solved"] = float(task.is_solved(accuracy))
         self._check_possible(metrics)
         if kept[0].kinds is not None:
             kinds = np.concatenate([np.broadcast_to(b.kinds[:, None], b.asked.shape)[b.asked] for b in kept])  # type: ignore[index]

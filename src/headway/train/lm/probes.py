@@ -167,16 +167,13 @@ def _held_out(examples: Examples, sequences: int, loss: TokensLoss) -> tuple[tor
 
 
 def _metrics(exact: ExactEffects) -> dict[str, Any]:
-    metrics: dict[str, Any] = {}
+    values: list[Any] = []
     for kind in KINDS:
-        effects = exact.single[kind].flat()
-        metrics[f"{kind}_ablation_largest_nats"] = float(effects.max())
-        metrics[f"{kind}_ablation_all_nats"] = exact.joint_mean(kind)
-        metrics[f"{kind}_ablation_share_that_adds_up"] = exact.share_of_joint(kind)
+        largest = float(exact.single[kind].flat().max())
+        values += [largest, exact.joint_mean(kind), exact.share_of_joint(kind)]
     effects = exact.single["mean"].flat()
-    metrics["idle_head_share"] = float((effects < _SMALL).mean())
-    metrics["half_effect_heads"] = _heads_of_half(effects)
-    return metrics
+    values += [float((effects < _SMALL).mean()), _heads_of_half(effects)]
+    return dict(zip(METRICS, values, strict=True))
 
 
 def _heads_of_half(effects: np.ndarray) -> int | None:
