@@ -225,14 +225,14 @@ def test_arms_in_which_a_control_changes_nothing_are_not_run_under_it():
         "plain-half", "plain-full", "lane-half", "lane-half+positions-outside-lane",
     ]  # fmt: skip
     assert chosen.no_op_controls == [
-        "control positions-outside-lane changes nothing in plain-half, plain-full; they are not run under it"
+        "control positions-outside-lane changes nothing in plain-half, plain-full, so nothing is run under it there"
     ]
     assert experiment.no_op_controls == []
     alone = chosen.select(arms=["plain-half"])
     assert [arm.full_name for arm in alone.selected] == ["plain-half"]
     assert len(chosen.select(arms=["lane-half"]).selected) == 2, "the control is still asked for"
     assert alone.no_op_controls == [
-        "control positions-outside-lane changes nothing in plain-half; it is not run under it"
+        "control positions-outside-lane changes nothing in plain-half, so nothing is run under it there"
     ]
     assert [arm.name for arm in load("low-rank").arms if arm.is_no_op] == ["full"]
 

@@ -134,10 +134,10 @@ def test_a_baseline_that_is_set_is_that_of_its_group_too():
 
 
 REFUSED = {
-    "baseline=other": r"^setting baseline: other is not among the chosen arms \(new-1 and new-2\); choose that arm too",
-    "groups.g1.baseline=old-1": r"^setting groups.g1.baseline: old-1 is not among the chosen arms",
-    "contrasts.mine=new-1 - old-1": r"^setting contrasts.mine: old-1 is not among the chosen arms",
-    "contrasts={mine: {old-1: 1, old-2: -1}}": r"^setting contrasts: old-1 and old-2 are not .*; choose those arms too",
+    "baseline=other": r"^setting baseline needs other, and the chosen arms are new-1 and new-2; choose more arms",
+    "groups.g1.baseline=old-1": r"^setting groups.g1.baseline needs old-1, and the chosen arms are new-1",
+    "contrasts.mine=new-1 - old-1": r"^setting contrasts.mine needs old-1, and the chosen arms are new-1",
+    "contrasts={mine: {old-1: 1, old-2: -1}}": r"^setting contrasts needs old-1 and old-2, .*; choose more arms",
 }
 
 

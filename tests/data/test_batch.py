@@ -150,10 +150,10 @@ def test_nothing_is_fetched(tmp_path, texts, monkeypatch):
 
     monkeypatch.setattr(corpus, "_streamed", never)
     assert preflight(run(corpus="tinystories", tokenizer="gpt2")) == (
-        "not checked: task.corpus tinystories and task.tokenizer gpt2, which come from the hub when runs are made",
+        "not checked, and fetched from the hub when runs are made: task.corpus tinystories and task.tokenizer gpt2",
     )
     assert preflight(run(corpus=str(texts / "many.txt"), tokenizer="gpt2")) == (
-        "not checked: task.tokenizer gpt2, which comes from the hub when runs are made",
+        "not checked, and fetched from the hub when runs are made: task.tokenizer gpt2",
     )
     monkeypatch.setattr(tokenizer, "_gpt2", never)
     ids = {"corpus": str(texts / "ids.npy"), "tokenizer": "gpt2"}

@@ -112,7 +112,7 @@ def test_positions_that_are_never_trained_are_told_once_for_all_arms():
     )
     assert remarks(load("head-progression")) == remarks(load("icl-heads")) == remarks(load("head-scaling")) == ()
     assert preflight(experiment) == (
-        "not checked: task.corpus tinystories and task.tokenizer gpt2, which come from the hub when runs are made",
+        "not checked, and fetched from the hub when runs are made: task.corpus tinystories and task.tokenizer gpt2",
     )
 
 

@@ -46,7 +46,7 @@ def test_gpus_take_one_run_each_and_are_the_only_ones_that_their_workers_see(mon
     ("device", "uses_gpu", "said"),
     [
         ("gpu", True, "device gpu: there is no such device; choose from auto, cpu, cuda and cuda:N"),
-        ("cuda:3", True, "device cuda:3: no GPUs are visible here; take cpu"),
+        ("cuda:3", True, "device cuda:3: 0 GPUs can be seen here; take cpu"),
         ("cuda", False, "device cuda: in-context models train on the processor; take cpu"),
     ],
 )

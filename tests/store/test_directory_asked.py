@@ -146,7 +146,7 @@ def test_a_document_of_a_stranger_that_names_endless_runs_names_no_more_than_a_m
 
 def test_an_arm_whose_runs_are_missing_stays_in_the_file(directory):
     shutil.rmtree(directory / "runs/fast")
-    with pytest.raises(ResultsError, match=r"arm fast has runs in .* and is not in the file; keep it, or put its runs"):
+    with pytest.raises(ResultsError, match=r"has runs of fast, and the file has no such arm; keep it there, or put"):
         Store.create(directory, quadratic.brief(seeds=3, arms={"slow": {}}, baseline="slow"))
     Store.open(directory).drop("fast")
     Store.create(directory, quadratic.brief(seeds=3, arms={"slow": {}}, baseline="slow"))

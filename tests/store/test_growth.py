@@ -65,7 +65,7 @@ def test_what_changes_a_run_is_refused_with_the_run_and_the_keys(store):
     assert str(raised.value) == (
         f"{store.path}: arm fast+long seed 0 was run as {run.id}, and with this file it would be "
         f"{asked.arm('fast+long').spec(0).id}: it differs in training.steps (120 -> 130) (as 3 other runs would); "
-        "choose another directory, or make these keys equal, or put their runs aside with "
+        "choose another directory, or make these keys equal, or put these runs aside with "
         f"`headway drop {store.path} fast+long slow+long`"
     )
     assert (store.path / "experiment.yaml").read_text() == before
@@ -87,8 +87,8 @@ def test_an_arm_that_has_runs_here_stays_in_the_file(store):
     with pytest.raises(ResultsError) as raised:
         Store.create(store.path, quadratic.experiment(**fewer))
     assert str(raised.value) == (
-        f"arms fast, fast+long and slow+long have runs in {store.path} and are not in the file; keep them, or put "
-        f"their runs aside with `headway drop {store.path} fast fast+long slow+long`"
+        f"{store.path} has runs of fast, fast+long and slow+long, and the file has no such arm; keep it there, or put "
+        f"these runs aside with `headway drop {store.path} fast fast+long slow+long`"
     )
     store.drop("fast", "fast+long", "slow+long")
     assert [arm.name for arm in Store.create(store.path, quadratic.experiment(**fewer)).experiment.arms] == ["slow"]

@@ -161,31 +161,30 @@ def test_a_run_without_a_seal_in_a_sealed_directory_is_damaged(path):
 
 @pytest.mark.parametrize("by_hand", [False, True])
 @pytest.mark.parametrize(
-    ("lost", "named", "them"),
+    ("lost", "seeds"),
     [
-        (["runs/fast"], "seeds 0-1", "them"),
-        (["runs/fast/seed-1"], "seed 1", "it"),
-        (["runs/fast/seed-1", "runs/slow/seed-1"], "seed 1", "it"),
-        (["runs"], "seeds 0-1", "them"),
+        (["runs/fast"], "0-1"),
+        (["runs/fast/seed-1"], "1"),
+        (["runs/fast/seed-1", "runs/slow/seed-1"], "1"),
+        (["runs"], "0-1"),
     ],
 )
-def test_a_run_that_the_document_names_is_missed_whatever_the_cache_says(path, lost, named, them, by_hand, monkeypatch):
+def test_a_run_that_the_document_names_is_missed_whatever_the_cache_says(path, lost, seeds, by_hand, monkeypatch):
     monkeypatch.setattr(integrity, "_COARSE_NS", 0)
     Store.open(path).runs()
     (path / ".checked.json").unlink()
     (path / "dropped").mkdir()
     for name in lost:
         shutil.rmtree(path / name) if not by_hand else (path / name).rename(path / "dropped" / name.replace("/", "-"))
-    drops = f"`headway drop {path} fast --seeds {named.split()[1]}` drops {them}"
     assert damages(path)[0] == (
-        f"{path}/runs/fast: experiment.yaml lists {named}, but there is no folder; `headway run {path}` trains {them} "
-        f"again, and {drops}"
+        f"{path}/runs/fast: folders of seeds that experiment.yaml lists are missing: {seeds}; `headway run {path}` "
+        f"trains what is missing, and `headway drop {path} fast --seeds {seeds}` drops it"
     )
     done = CliRunner().invoke(app, ["verify", str(path)])
     assert isinstance(done.exception, HeadwayError)
     assert damages(path)[0] in results.build(Store.open(path)).warnings
     status = CliRunner().invoke(app, ["status", str(path)]).output
-    assert f"fast: experiment.yaml lists {named}" in " ".join(status.split())
+    assert f"fast: folders of seeds that experiment.yaml lists are missing: {seeds};" in " ".join(status.split())
     gone, asked = Store.open(path).gone(), asked_in(path)
     Store.with_runs(path, asked, asked.runs)
     assert Store.open(path).gone() == damages(path) == []

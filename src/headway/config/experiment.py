@@ -173,10 +173,9 @@ class Experiment:
             needed = dict.fromkeys(_needed_by(path, text, compared, self.document))
             absent = [arm for arm in needed if arm not in compared.arms]
             if absent:
-                are, those = ("are", "those arms") if absent[1:] else ("is", "that arm")
                 raise DeclarationError(
-                    f"setting {path}: {listed(absent)} {are} not among the chosen arms ({listed(compared.arms)}); "
-                    f"choose {those} too, or leave the setting out"
+                    f"setting {path} needs {listed(absent)}, and the chosen arms are {listed(compared.arms)}; choose "
+                    "more arms, or leave the setting out"
                 )
 
     @property
@@ -277,8 +276,7 @@ class Experiment:
         """A sentence for each requested control that changes nothing in some of the selected arms."""
         names = {arm.name for arm in self.selected}
         return [
-            f"control {control} changes nothing in {', '.join(arms)}; {'they are' if arms[1:] else 'it is'} "
-            "not run under it"
+            f"control {control} changes nothing in {', '.join(arms)}, so nothing is run under it there"
             for control in self.crossed
             if (arms := [a.name for a in self.arms if a.control == control and a.is_no_op and a.name in names])
         ]

@@ -3,7 +3,7 @@
 The null is the value for heads that do nothing in particular; it is None where it depends on the setting.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 from headway.config.spec import Spec
@@ -34,16 +34,11 @@ YES_OR_NO = "yes or no"
 """The unit of a metric that is 1 or 0 for a run; arms are compared by the share of their seeds."""
 
 
-def _metric(name: str, unit: str, sentence: str, better: Better | None = None, **more: Any) -> Metric:
+def _metric(unit: str, name: str, sentence: str, better: Better | None = None, **more: Any) -> Metric:
     return Metric(name=name, unit=unit, sentence=sentence, better=better, **more)
 
 
-def _of(unit: str) -> Callable[..., Metric]:
-    """Return a maker of metrics in a unit."""
-    return lambda name, *words, **more: _metric(name, unit, *words, **more)
-
-
-_squared, _nats, _fraction = _of("y squared"), _of("nats per token"), _of("fraction")
+_squared, _nats, _fraction = (partial(_metric, unit) for unit in ("y squared", "nats per token", "fraction"))
 
 # fmt: off
 _ALL = (
@@ -53,7 +48,7 @@ _ALL = (
     _squared("eval_mse_adjusted",
         "evaluation MSE, adjusted for the error of the best debiased gradient step on the same prompts", "lower"),
     _squared("eval_mse_adjusted_se", "standard error of eval_mse_adjusted"),
-    _metric("ratio_to_debiased_gd", "ratio",
+    _metric("ratio", "ratio_to_debiased_gd",
         "evaluation MSE divided by the MSE of the best debiased gradient step, preconditioned if x is "
         "correlated", "lower",
         null=1.0),
@@ -61,24 +56,24 @@ _ALL = (
     _squared("reduction_error", "mean squared difference between the model and its kernel estimator", "lower",
         null=0.0),
     _squared("train_mse", "mean training loss since the last logged step", "lower"),
-    _metric("w", "1", "mean diagonal entry of the x block of each head's QK circuit", null=0.0),
-    _metric("mu", "1", "the y entry of each head's OV circuit", null=0.0),
-    _metric("diagonal_variance", "1",
+    _metric("1", "w", "mean diagonal entry of the x block of each head's QK circuit", null=0.0),
+    _metric("1", "mu", "the y entry of each head's OV circuit", null=0.0),
+    _metric("1", "diagonal_variance",
         "population variance of the diagonal entries whose mean is w, for each head", null=0.0),
-    _metric("largest_off_diagonal", "1",
+    _metric("1", "largest_off_diagonal",
         "largest absolute entry off the diagonal in the x block of each head's QK circuit", null=0.0),
-    _metric("largest_y_row", "1",
+    _metric("1", "largest_y_row",
         "largest absolute entry in the y row of each head's QK circuit, through which y changes a pair's score",
         null=0.0),
-    _metric("largest_other_ov", "1", "largest absolute entry of each head's OV circuit other than mu", null=0.0),
-    _metric("mu_dot_w", "1", "sum of mu times w over heads: the step size of the learned estimator", null=0.0),
-    _metric("sum_mu", "1", "sum of mu over heads (if it is 0, the estimator is debiased)", null=0.0),
+    _metric("1", "largest_other_ov", "largest absolute entry of each head's OV circuit other than mu", null=0.0),
+    _metric("1", "mu_dot_w", "sum of mu times w over heads: the step size of the learned estimator", null=0.0),
+    _metric("1", "sum_mu", "sum of mu over heads (if it is 0, the estimator is debiased)", null=0.0),
     _nats("eval_loss_nats", "mean loss over all predicted tokens of the fixed held-out sequences", "lower",
         primary=True),
-    _metric("eval_bits_per_byte", "bits per byte",
+    _metric("bits per byte", "eval_bits_per_byte",
         "evaluation loss in bits per byte of the predicted text, to compare tokenizers (missing if tokens restore "
         "less than 99 % of the text)", "lower", primary=True),
-    _metric("solved", YES_OR_NO,
+    _metric(YES_OR_NO, "solved",
         "share of runs that solve the task: all answers correct, or a share above the task's threshold", "higher",
         primary=True),
     _fraction("accuracy", "share of correct answers", "higher", primary=True),
@@ -113,22 +108,22 @@ _ALL = (
     ),
     _fraction("idle_head_share",
         "share of heads whose mean ablation raises the loss by less than 0.01 nats per token"),
-    _metric("half_effect_heads", "heads",
+    _metric("heads", "half_effect_heads",
         "smallest number of heads whose single effects add up to half of the sum over all heads (mean ablation)"),
-    _metric("n_heads", "heads", "number of heads in each layer"),
-    _metric("total_heads", "heads", "number of query heads in all layers"),
-    _metric("n_layers", "layers", "number of layers"),
-    _metric("n_parameters", "numbers", "number of trained parameters"),
+    _metric("heads", "n_heads", "number of heads in each layer"),
+    _metric("heads", "total_heads", "number of query heads in all layers"),
+    _metric("layers", "n_layers", "number of layers"),
+    _metric("numbers", "n_parameters", "number of trained parameters"),
     _metric("tokens", "tokens", "tokens that the model was trained on"),
     # No better: runs of a sweep share the machine, and are no measurement of time.
-    _metric("tokens_per_s", "tokens/s", "training tokens per second (evaluation not counted)"),
-    _metric("steps_per_s", "1/s", "training steps per second (evaluation not counted)", "higher"),
-    _metric("processor_s", "s",
+    _metric("tokens/s", "tokens_per_s", "training tokens per second (evaluation not counted)"),
+    _metric("1/s", "steps_per_s", "training steps per second (evaluation not counted)", "higher"),
+    _metric("s", "processor_s",
         "seconds of processor time over all threads (runs that are trained together share it)", "lower"),
-    _metric("device_s", "s", "seconds of training on a GPU (runs that are trained together share them)", "lower"),
-    _metric("wall_s", "s", "seconds from start to end (interruptions not counted)", "lower"),
-    _metric("peak_memory_bytes", "bytes", "largest resident memory of the run's process", "lower"),
-    _metric("memory_bytes", "bytes",
+    _metric("s", "device_s", "seconds of training on a GPU (runs that are trained together share them)", "lower"),
+    _metric("s", "wall_s", "seconds from start to end (interruptions not counted)", "lower"),
+    _metric("bytes", "peak_memory_bytes", "largest resident memory of the run's process", "lower"),
+    _metric("bytes", "memory_bytes",
         "largest memory of the process above its memory before the model was built", "lower"),
 )
 # fmt: on

@@ -21,7 +21,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -133,56 +133,35 @@ def _check(path: Path, block: Integer[np.ndarray, " token"], first: int, vocab_s
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PluginDocuments:
-    """The documents of a plugin's function, which can be read again and again; each is checked when it is given.
+def _of_plugin(name: str, vocab_size: int, asked: str) -> Iterator[tuple[np.ndarray, bool]]:
+    """Yield the documents of a plugin's function, each checked when it is given.
 
-    Attributes:
+    Args:
         name: the name of the corpus.
         vocab_size: the number of ids; the last id ends a document, and occurs in none.
         asked: the key that names the corpus, for messages.
     """
-
-    name: str
-    vocab_size: int
-    asked: str
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        for number, document in enumerate(OWN_CORPORA[self.name]()):
-            ids = np.asarray(document)
-            if ids.ndim != 1 or ids.dtype.kind not in "iu":
-                raise UserError(
-                    f"{self.asked}: document {number} is {ids.dtype} of shape {ids.shape}, not a row of whole "
-                    "numbers; give an array of token ids for each document"
-                )
-            if len(wrong := ids[(ids < 0) | (ids >= self.vocab_size - 1)]):
-                raise UserError(
-                    f"{self.asked}: document {number} holds id {wrong[0]}, but task.tokenizer has the ids 0 to "
-                    f"{self.vocab_size - 2:,} and an end of document; give ids-N with N = the largest id + 2"
-                )
-            if len(ids):
-                yield ids.astype(np.int64)
-
-    @cached_property
-    def digest(self) -> str:
-        """The hash of the documents, counted twice since the function may read files that change.
-
-        Raises:
-            UserError: when it gives other documents at a second look.
-        """
-        first, again = (self._hash() for _ in range(2))
-        if first != again:
+    for number, document in enumerate(OWN_CORPORA[name]()):
+        ids = np.asarray(document)
+        if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise UserError(
-                f"{self.asked}: it gave different documents when it was read again; give the same documents in the "
-                "same order, without a global random generator"
+                f"{asked}: document {number} is {ids.dtype} of shape {ids.shape}, not a row of whole "
+                "numbers; give an array of token ids for each document"
             )
-        return first
+        if len(wrong := ids[(ids < 0) | (ids >= vocab_size - 1)]):
+            raise UserError(
+                f"{asked}: document {number} holds id {wrong[0]}, but task.tokenizer has the ids 0 to "
+                f"{vocab_size - 2:,} and an end of document; give ids-N with N = the largest id + 2"
+            )
+        if len(ids):
+            yield ids.astype(np.int64), True
 
-    def _hash(self) -> str:
-        hashed = hashlib.sha256()
-        for ids in self:
-            hashed.update(len(ids).to_bytes(8, "little") + ids.tobytes())
-        return hashed.hexdigest()[:32]
+
+def _hash(documents: Iterator[tuple[np.ndarray, bool]]) -> str:
+    hashed = hashlib.sha256()
+    for ids, _ in documents:
+        hashed.update(len(ids).to_bytes(8, "little") + ids.tobytes())
+    return hashed.hexdigest()[:32]
 
 
 _OWN_STORY_BYTES = 400
@@ -286,12 +265,14 @@ def find_ids(name: str, *, limit: int | None, asked: str, vocab_size: int, end_o
     """
     named = f"{asked} {name}"
     if name in OWN_CORPORA:
-        own = PluginDocuments(name=name, vocab_size=vocab_size, asked=named)
-        return Corpus(
-            name=name,
-            digest=f"{own.digest}-own-{limit}",
-            pieces=lambda: _taken(((document, True) for document in own), limit, named),
-        )
+        documents = partial(_of_plugin, name, vocab_size, named)
+        first, again = _hash(documents()), _hash(documents())  # the function may read files that change
+        if first != again:
+            raise UserError(
+                f"{named}: it gave different documents when it was read again; give the same documents in the "
+                "same order, without a global random generator"
+            )
+        return Corpus(name=name, digest=f"{first}-own-{limit}", pieces=lambda: _taken(documents(), limit, named))
     path = located(name)
     if not path.is_file():
         raise UserError(f"{asked} {path}: there is no such file (from {beginnings()}); give the path of a numpy file")

@@ -97,8 +97,7 @@ def preflight(task: TextTask, batch_size: int) -> Iterator[str]:
                 find_ids(name, limit=limit, asked=key, vocab_size=task.vocab_size, end_of_text=0)
             elif name is not None and name != "tinystories":
                 find_corpus(name, limit=limit, asked=key)
-        are = "comes" if len(from_hub) == 1 else "come"
-        yield f"not checked: {' and '.join(from_hub)}, which {are} from the hub when runs are made"
+        yield f"not checked, and fetched from the hub when runs are made: {' and '.join(from_hub)}"
         return
     sources = Sources.of(task)
     n, is_open = (0, True) if (cache_folder() / sources.folder).is_dir() else _read(sources, batch_size)

@@ -24,6 +24,7 @@ from typing import Any
 
 import psutil
 
+from headway.base.text import counted
 from headway.config.yaml import differing, leaves
 from headway.errors import UserError
 
@@ -217,8 +218,7 @@ def _asked(device: str, seen: tuple[str, ...], uses_gpu: bool) -> tuple[str, ...
         raise UserError(f"device {device}: in-context models train on the processor; take cpu")
     number = device.partition(":")[2]
     if not seen or (number and int(number) >= len(seen)):
-        there = "no GPUs are" if not seen else "1 GPU is" if len(seen) == 1 else f"{len(seen)} GPUs are"
-        raise UserError(f"device {device}: {there} visible here; take cpu")
+        raise UserError(f"device {device}: {counted(len(seen), 'GPU')} can be seen here; take cpu")
     return (seen[int(number)],) if number else seen
 
 

@@ -73,10 +73,9 @@ def check(directory: Path, former: Experiment | None, experiment: Experiment) ->
     arms, runs = {arm.full_name: arm for arm in experiment.arms}, _readable(directory)
     named = () if document.doubt(directory) else sorted(document.named(directory))
     if gone := [name for name in dict.fromkeys((*(run.name for run in runs), *dict(named))) if name not in arms]:
-        one = len(gone) == 1
         raise ResultsError(
-            f"{'arm' if one else 'arms'} {listed(gone)} {'has' if one else 'have'} runs in {directory} and "
-            f"{'is' if one else 'are'} not in the file; keep {'it' if one else 'them'}, or {_drop(directory, gone)}"
+            f"{directory} has runs of {listed(gone)}, and the file has no such arm; keep it there, or "
+            f"{_drop(directory, gone)}"
         )
     if changed := [run for run in runs if arms[run.name].spec(run.seed).id != run.id]:
         raise ResultsError(_changed(directory, changed, arms))
@@ -154,8 +153,7 @@ def _value(values: dict[str, Any], key: str) -> str:
 
 
 def _drop(directory: Path, names: Sequence[str]) -> str:
-    it = "its" if len(names) == 1 else "their"
-    return f"put {it} runs aside with `headway drop {directory} {' '.join(names)}`"
+    return f"put these runs aside with `headway drop {directory} {' '.join(names)}`"
 
 
 def _readable(path: Path) -> list[Run]:

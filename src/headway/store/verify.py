@@ -72,11 +72,10 @@ def _misplaced(directory: Path) -> Iterator[str]:
     """A sentence for each arm with runs that are missing, and one on runs that the document does not know of."""
     missing, strangers = document.missing_and_strangers(directory)
     for arm, seeds in document.compact(missing).items():
-        noun, them = ("seed", "it") if seeds.isdecimal() else ("seeds", "them")
         yield (
-            f"{directory / 'runs' / arm}: {document.FILE} lists {noun} {seeds}, but there is no folder; "
-            f"`{command_line('run', directory)}` trains {them} again, and "
-            f"`{command_line('drop', directory, arm, seeds=seeds)}` drops {them}"
+            f"{directory / 'runs' / arm}: folders of seeds that {document.FILE} lists are missing: {seeds}; "
+            f"`{command_line('run', directory)}` trains what is missing, and "
+            f"`{command_line('drop', directory, arm, seeds=seeds)}` drops it"
         )
     if strangers:
         yield (
@@ -205,9 +204,8 @@ def directory_warnings(directory: Path) -> Iterator[str]:
         yield doubt
     yield from look_plans.damages(directory)
     if lost := document.looks_given_up(directory):
-        it = "it" if len(lost) == 1 else "them"
         yield (
-            f"{listed(f'looks/{name}.json' for name in lost)}: lost here, and runs went on without {it}; error rates "
+            f"{listed(f'looks/{name}.json' for name in lost)}: lost here, and runs went on all the same; error rates "
             "are higher than stated if seeds were chosen by the lost content"
         )
     for name, timing in document.timings_of_arms(directory).items():

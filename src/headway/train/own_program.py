@@ -51,11 +51,15 @@ class CommandRecords:
     def __init__(self, file: Path, task: CommandTask):
         self.file, self._task = file, task
         self._pattern = re.compile(task.records) if task.is_pattern else None
-        self._read, self._taken, self._rest, self._n_lines = 0, 0, b"", 0
         self.values: dict[str, dict[float, float]] = {}
+        self._begin_anew()
         self._is_whole = False
         self._old: float = math.inf
         """Bytes that earlier attempts wrote; what is wrong in them has been reported."""
+
+    def _begin_anew(self) -> None:
+        self._read, self._taken, self._rest, self._n_lines = 0, 0, b"", 0
+        self.values.clear()
 
     def read(self, *, ended: bool = False) -> None:
         """Read what is new. After the command has ended, read all again: the command may have rewritten the file.
@@ -94,10 +98,6 @@ class CommandRecords:
         new = file.read()
         self._read += len(new)
         return new
-
-    def _begin_anew(self) -> None:
-        self._read, self._taken, self._rest, self._n_lines = 0, 0, b"", 0
-        self.values.clear()
 
     def _take(self, line: str, *, is_old: bool) -> None:
         numbers = dict(self._numbers(line, is_old=is_old))
@@ -192,7 +192,7 @@ class CommandTrainer:
         if code:
             raise RunFailed(f"the command ended {how_it_ended(code)}; its output is in log.txt")
         self.step = 1
-        return np.array([self.final(self._run.task.metric)])
+        return np.array([self.final()])
 
     def _started(self) -> RunningCommand:
         self.records.begin_live()
@@ -216,12 +216,13 @@ class CommandTrainer:
         if timeout is not None and now - self._heard > timeout:
             raise RunFailed(f"the command was silent for {timeout:g} s (task.timeout); its output is in log.txt")
 
-    def final(self, metric: str) -> float:
-        """Return the value of a metric at its last step.
+    def final(self) -> float:
+        """Return the value of the metric at its last step.
 
         Raises:
             RunFailed: if it was never recorded.
         """
+        metric = self._run.task.metric
         values = self.records.values.get(metric)
         if not values:
             recorded = ", ".join(sorted(self.records.values)[:8]) or "nothing"
@@ -237,7 +238,7 @@ class CommandTrainer:
         Raises:
             RunFailed: if the metric was never recorded.
         """
-        self.final(self._run.task.metric)
+        self.final()
         named = {name: values for name, values in self.records.values.items() if name not in STEPS}
         finals = {name: values[max(values)] for name, values in named.items() if values}
         curves: dict[str, dict[str, Any]] = {}
