@@ -143,6 +143,6 @@ def test_no_network_and_no_datasets_are_clear_errors(monkeypatch):
     ):
         documents("tinystories", 5)
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UserError, match=r"not installed; pip install 'headway\[hf\]', or give the path of a text file"):
+    with pytest.raises(UserError, match=r"not installed; pip install '\.\[hf\]', or give the path of a text file"):
         documents("tinystories", 5)
     assert corpus.TINYSTORIES == "skeskinen/TinyStories-GPT4"

@@ -201,5 +201,5 @@ def test_without_transformers_the_extra_is_named(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     for module in ("open", "recorder"):
         monkeypatch.delitem(sys.modules, f"headway.hf.{module}", raising=False)
-    with pytest.raises(UserError, match=r"needs the package transformers; pip install 'headway\[hf\]'"):
+    with pytest.raises(UserError, match=r"needs the package transformers; pip install '\.\[hf\]'"):
         getattr(headway.hf, name)
