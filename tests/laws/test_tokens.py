@@ -14,11 +14,11 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 403_957,
-    "code lines": 38_769,
+    "tokens": 403_488,
+    "code lines": 38_717,
     "dense modules": 75,
     "functions above 400 tokens": 15,
-    "comprehensions in 1,000 lines": 71,
+    "comprehensions in 1,000 lines": 70,
     "fragments in Args": 0,
     "strings that are a dotted name of Headway": 48,
 }
