@@ -19,7 +19,8 @@ from headway.analysis.evaluation import evaluating
 from headway.analysis.inputs import LOSS_TOKENS, TextInput, described, own_text, two_inputs
 from headway.analysis.model import Opened
 from headway.analysis.open import open_model
-from headway.base.text import counted, number
+from headway.base.text import counted
+from headway.base.words import say
 from headway.causal.ablation_result import MATTERS, Ablation, PairEffects, effect_scores
 from headway.causal.effects import KINDS, LEAST, ExactEffects, Head, Kind, MeanOver, named
 from headway.causal.self_repair import AblationTogether, GroupEffect, SelfRepair, heads_beyond, sum_of_singles
@@ -304,25 +305,18 @@ def _by_size(exact: ExactEffects) -> list[Head]:
 def _notes(opened: Opened, own: TextInput, other: TextInput) -> Iterator[str]:
     """Yield sentences on the limits of the numbers."""
     assert own.targets is not None
-    if (asked := int((own.targets >= 0).sum())) < own.size:
-        yield (
-            f"the loss is a mean over the {asked:,} of {own.size:,} tokens with an answer; "
-            "nats per token refer to these tokens"
-        )
-    if (n := _n_documents(own)) < min(LEAST, len(own)):
-        yield (
-            f"the text has only {counted(n, 'document')}: intervals are over its {len(own)} sequences, and hold for "
-            "this text only"
-        )
+    asked = int((own.targets >= 0).sum())
+    if asked < own.size:
+        yield say("few_answers", n=asked, all=own.size)
+    n = _n_documents(own)
+    if n < min(LEAST, len(own)):
+        yield say("few_documents", n=n, sequences=len(own))
     if len(own) < LEAST:
-        yield (
-            f"intervals are over {len(own)} sequences, too few to detect skewed effects. They are valid only "
-            f"without skew, and none is simultaneous over all heads; give a text of {LEAST} documents or more"
-        )
+        yield say("few_for_skew", n=len(own), least=LEAST)
     if len(other) < len(own):
-        yield (f"{counted(len(other), 'other sequence')} for {len(own)} sequences: some replace more than one sequence")
+        yield say("few_others", n=len(other), sequences=len(own))
     if opened.kind == "future":
-        yield "this model attends to later tokens; its loss is still that of the next token, as in its training"
+        yield say("sees_later")
 
 
 def _about_reference(work: "BatchedText", exact: ExactEffects, other: TextInput) -> Iterator[str]:
@@ -336,14 +330,14 @@ def _about_reference(work: "BatchedText", exact: ExactEffects, other: TextInput)
     if told:
         most = max(told, key=lambda each: abs(told[each]))
         more = told[most]
-        yield (
-            f"replacements come from {counted(len(other), 'other sequence')}; intervals leave out sampling error. "
-            f"With a quarter of them, the mean ablation of {named(most)} gives {number(effect[most] + more)} instead "
-            f"of {number(effect[most])} nats per token, so the error with all of them is about {number(more / 3)} to "
-            f"{number(more)}; give a longer reference"
+        yield say(
+            "reference_error",
+            n=len(other),
+            head=named(most),
+            quarter=effect[most] + more,
+            effect=effect[most],
+            least=more / 3,
+            most=more,
         )
     elif not errors and other.size < LOSS_TOKENS:
-        yield (
-            f"replacements come from {other.size:,} tokens only: intervals of mean ablation leave out their sampling "
-            "error; give a longer reference"
-        )
+        yield say("short_reference", n=other.size)

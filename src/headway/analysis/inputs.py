@@ -17,6 +17,7 @@ import numpy as np
 from headway.analysis.evaluation import plain_torch
 from headway.analysis.model import Opened, array_of, model_folder
 from headway.base.text import counted
+from headway.base.words import say
 from headway.config.run import RunSpec
 from headway.data.corpus import Corpus, find_corpus
 from headway.errors import UserError
@@ -522,14 +523,14 @@ class LossSoFar:
         for at in range(len(tokens)):  # logits of one sequence at a time: a vocabulary is wide
             logits = self._logits(reading, tokens, at)
             if logits is None:
-                self.why = "its loss on the text is not known: it gives no logits of the next token"
+                self.why = say("loss_no_logits")
                 return
             wanted = tokens[at][1:] if targets is None else targets[at][: len(logits)]
             if n := int((wanted >= 0).sum()):
                 self.nats += float(mean_nll(logits[None, : len(wanted)], wanted[None])) * n
                 self.tokens += n
         if not math.isfinite(self.nats):
-            self.why = "its loss on the text is not finite: its logits overflow, although its heads do not"
+            self.why = say("loss_not_finite")
 
     @property
     def mean(self) -> float | None:
@@ -540,14 +541,14 @@ class LossSoFar:
         """Return why the loss cannot be measured, or None if it can."""
         opened = self.opened
         if opened.reads_numbers:
-            return "its loss is a squared error, not in nats; the report of its runs gives it"
+            return say("loss_squared")
         if given:
             return None
         if not opened.causal:
-            return f"its loss on the text is not measured: {_NOT_CAUSAL[opened.kind]}"
+            return say("loss_not_causal", reason=_NOT_CAUSAL[opened.kind])
         readout = None if opened.ours is None else opened.ours.model.readout
         if readout is not None:
-            return f"its loss on these tokens is not known: it predicts one of {readout} answers, not the next token"
+            return say("loss_of_answers", n=readout)
         return None
 
     def _logits(self, reading: "Redrawable", tokens: "torch.Tensor", at: int) -> "torch.Tensor | None":

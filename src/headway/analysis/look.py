@@ -19,7 +19,7 @@ from headway.analysis.model import Opened, model_folder
 from headway.analysis.open import open_model
 from headway.analysis.xray import LENGTH as XRAY_LENGTH
 from headway.analysis.xray import is_too_few, measured, short_text_xray
-from headway.base.text import counted
+from headway.base.words import say
 from headway.config.spec import MOST_MODELS
 from headway.errors import UserError
 from headway.heads.results import KeptStep, ModelView, PackedPatterns, XRay
@@ -79,8 +79,8 @@ def kept_steps(
     few, many = max((1 + at for step in fitted for _, at in step.patterns), default=0), len(shown.sequences)
     if few == many:
         return fitted, ()
-    note = f"during training, patterns of {few} of {counted(many, 'sequence')} are kept, {below}"
-    return fitted, (note if few else f"patterns during training were left out, {below}",)
+    kind = "kept_in_training" if few else "none_in_training"
+    return fitted, (say(kind, n=few, all=many, below=below),)
 
 
 def _at(run: "Run", step: int, seen: look_tokens.SeenModel) -> look_tokens.SeenModel:

@@ -18,7 +18,7 @@ from tokenizers.decoders import ByteLevel
 
 from headway.analysis.inputs import described
 from headway.analysis.model import Opened
-from headway.base.text import counted
+from headway.base.words import say
 from headway.config.spec import thinned
 from headway.data.tokenizer import NoEosTokenizer, Tokenizer, byte_characters
 from headway.heads import results
@@ -67,7 +67,7 @@ class SeenModel:
         """Yield a note on heads whose patterns were not asked for."""
         few = sum(map(len, self.chosen.values()))
         if few < self.n_heads:
-            yield f"patterns are kept of {few} of {counted(self.n_heads, 'head')}, as asked (--heads)"
+            yield say("chosen_patterns", n=few, all=self.n_heads)
 
     def traces(self) -> "Iterator[tuple[int, Trace]]":
         """Yield the traces of the text, some sequences at a time, each with the number of its first sequence."""
@@ -132,12 +132,17 @@ def shown_patterns(seen: SeenModel, n: int, room: int, *, seed: int, below: str)
     cuts = list[str]()
     asked = len(every)
     if length < whole:
-        cuts.append(f"sequences are cut to {length} of {whole} tokens, {below}")
+        cuts.append(say("cut_sequences", length=length, whole=whole, below=below))
     if not fitted:
-        cuts.append(f"no patterns are kept, {below}")
+        cuts.append(say("no_patterns", below=below))
     elif fitted < asked:
-        cuts.append(f"patterns of {fitted} of {counted(asked, 'sequence')} are kept, {below}")
-    return ShownPatterns(patterns=patterns, sequences=every[:fitted], room=left, cuts=tuple(cuts))
+        cuts.append(say("kept_patterns", n=fitted, all=asked, below=below))
+    return ShownPatterns(
+        patterns=patterns,
+        sequences=every[:fitted],
+        room=left,
+        cuts=tuple(cuts),
+    )
 
 
 def _sequences(seen: SeenModel, n: int, length: int, seed: int) -> tuple[results.ShownSequence, ...]:
@@ -322,8 +327,7 @@ class PageRoom:
     @property
     def below(self) -> str:
         """The reason why there is no more room, and the options that give more."""
-        more = "to keep more, give fewer heads (--heads), a shorter --length or a larger --largest"
-        return f"so that the page stays below {self.largest / 1e6:,.3g} MB; {more}"
+        return say("page_limit", size=self.largest / 1e6)
 
     def steps(self, kept: Sequence[int]) -> list[int]:
         """Return the steps with kept weights that are on the page, evenly on a log scale."""
@@ -332,8 +336,9 @@ class PageRoom:
 
     def left_out(self, kept: Sequence[int]) -> Iterator[str]:
         """Yield a sentence on the steps that the page leaves out."""
-        if (few := len(self.steps(kept))) < len(kept):
-            yield f"circuits are shown for {few} of {counted(len(kept), 'step')} with stored weights"
+        few = len(self.steps(kept))
+        if few < len(kept):
+            yield say("shown_circuits", n=few, all=len(kept))
 
     def for_patterns(self, n_steps: int) -> int:
         """Return the bytes that are left for patterns, before a page encodes them as letters."""

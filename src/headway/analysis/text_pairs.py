@@ -10,6 +10,7 @@ import torch
 from headway.analysis.look_tokens import token_words
 from headway.analysis.model import Opened
 from headway.base.text import counted
+from headway.base.words import say
 from headway.causal.patch_result import Asks
 from headway.errors import UserError
 
@@ -130,9 +131,8 @@ class TextPairs:
         """Return the metric as sentences say it."""
         right = self._answer(self.right, "the answer")
         if self.wrong is None:
-            return f"the logarithm of the probability of {right} at the end of the text, in nats"
-        wrong = self._answer(self.wrong, "the wrong answer")
-        return f"the logit of {right} at the end of the text minus the logit of {wrong}"
+            return say("log_probability", right=right)
+        return say("logit_difference", right=right, wrong=self._answer(self.wrong, "the wrong answer"))
 
     def written(self, ids: list[list[int]]) -> tuple[str, ...]:
         """The tokens of the first pair."""
@@ -151,14 +151,11 @@ class TextPairs:
         for name, tokens in (("answer", self.right), ("wrong answer", self.wrong or [])):
             if several := [ids for ids in tokens if len(ids) > 1]:
                 first, n = several[0][0], len(several[0])
-                yield f"the {name} has {n} tokens, and only the first counts: [{self.words[first]}]"
+                yield say("long_answer", name=name, n=n, token=self.words[first])
         if self.n == 1:
-            yield (
-                "one pair of texts is too few for intervals, and its effects hold for this pair only; for more pairs, "
-                "give files with one text per line"
-            )
+            yield say("one_pair_only")
         elif self.n < _FEW:
-            yield f"intervals from {self.n} pairs are wide; give more pairs"
+            yield say("few_pairs", n=self.n)
 
     def _answer(self, ids: list[list[int]], several: str) -> str:
         first = {each[0] for each in ids}

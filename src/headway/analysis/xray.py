@@ -29,7 +29,8 @@ from headway.analysis.evaluation import evaluating
 from headway.analysis.inputs import TOKENS, LossSoFar, TextInput, described, length_of, one_input, positive
 from headway.analysis.model import Opened
 from headway.analysis.open import open_model
-from headway.base.text import counted, listed
+from headway.base.text import listed
+from headway.base.words import say
 from headway.config.head_metrics import HEAD_METRICS, REPEATED
 from headway.config.metrics import metric_name
 from headway.data.documents import lines_of
@@ -77,10 +78,7 @@ def short_text_xray(opened: Opened, read: TextInput, attentions: tuple[Attention
     with evaluating(opened.module), torch.inference_mode():
         scores = examine(traces(), metrics, trace=opened.traced, repetition=lambda: (), weights=opened.ours)
     begun = "the text gives" if read.targets is None else f"{read.name} are"
-    note = (
-        f"{begun} {read.size:,} tokens: too few to compare these heads with random heads, or to find similar "
-        f"heads; more than {2 * _widest(attentions):,} are needed"
-    )
+    note = say("few_tokens_of_reading", begun=begun, n=read.size, least=2 * _widest(attentions))
     return XRay(**_facts(read, loss, [note]), attentions=attentions, scores=scores)
 
 
@@ -105,34 +103,24 @@ class XRayNotes(list[str]):
         """Add notes on a text shorter than asked, before all others, or too short, and on layers with one head."""
         n_sequences, length = read.wanted or (len(read), read.length)
         if read.length < length:
-            self.insert(0, f"the text has only {read.size:,} tokens: one sequence that is shorter than {length:,}")
+            self.insert(0, say("short_text", n=read.size, length=length))
         elif len(read) < n_sequences:
-            self.insert(0, f"the text gives only {len(read)} of {n_sequences} sequences of {length:,} tokens")
+            self.insert(0, say("few_sequences", n=len(read), asked=n_sequences, length=length))
         wide = widest(attentions)
         if read.size < 2 * wide:
-            self.append(
-                f"on {read.size:,} positions, heads of width {wide} look similar even if they are unrelated: give more "
-                "text"
-            )
+            self.append(say("few_positions", n=read.size, width=wide))
         alone = sum(attention.n_heads == 1 for attention in attentions)
         if alone:
-            self.append(f"{alone} of {len(attentions)} attentions have one head: a metric of pairs needs two heads")
+            self.append(say("single_heads", n=alone, all=len(attentions)))
         if len(read) < TEXTS:
-            self.append(
-                f"scores have no intervals over {counted(len(read), 'sequence')}, so findings hold for this text only; "
-                f"{TEXTS} sequences give intervals"
-            )
+            self.append(say("no_intervals_over_texts", n=len(read), least=TEXTS))
 
     def repeats_enough(self, read: TextInput) -> bool:
         """Return whether tokens of the text occur again often enough to measure what heads do then, or add a note."""
         n = read.size - sum(len(np.unique(tokens)) for tokens in read.tokens)
         if n >= _LEAST_REPEATS and len(read) > 1:
             return True
-        self.append(
-            f"induction and duplicate-token heads are not measured on repeats within the text: {n:,} of {read.size:,} "
-            f"tokens of {counted(len(read), 'sequence')} occurred earlier in their sequence, and {_LEAST_REPEATS} "
-            "from 2 sequences are needed"
-        )
+        self.append(say("few_repeats", n=n, all=read.size, sequences=len(read), least=_LEAST_REPEATS))
         return False
 
     def about_circuits(self, scores: "Mapping[str, HeadScores]") -> None:
@@ -140,30 +128,21 @@ class XRayNotes(list[str]):
         n = len(scores["sink_score"].values)
         n_plain = len(scores["qk_effective_rank"].values) if "qk_effective_rank" in scores else 0
         if not n_plain:
-            self.append(
-                "circuits are not measured: the queries, keys and values of this model are not linear maps of the "
-                "residual stream"
-            )
+            self.append(say("no_circuits"))
             return
         some = "" if n_plain == n else f" of {n_plain} of {n} attentions, the plain ones,"
-        self.append(
-            f"circuits{some} are measured from W_Q, W_K, W_V and W_O, which read the normed stream; copying scores "
-            "and composition also need the layers' norms, so only Headway's own models have them"
-        )
+        self.append(say("plain_circuits", some=some))
 
     def drawable(self, opened: Opened, tokens: np.ndarray, draws: int) -> int:
         """Return the number of draws; 0 for a model in memory without its matrices."""
         if not draws:
-            self.append("no random heads were drawn (draws 0), so no head is compared with random heads")
+            self.append(say("no_draws"))
             return 0
         if not opened.brought or all(
             attention.plain is not None for attention in opened.reading(tokens[:1]).trace.attentions
         ):
             return draws
-        self.append(
-            "no random heads were drawn, since the given attentions have no matrices; those of "
-            "headway.plain_attention have matrices"
-        )
+        self.append(say("no_matrices"))
         return 0
 
     def about_draws(
@@ -176,11 +155,11 @@ class XRayNotes(list[str]):
         if not draws:
             return
         if draws < 4:
-            self.append(f"{counted(draws, 'draw')} of random heads: too few to find heads that stand out; give 4")
+            self.append(say("few_draws", n=draws))
         labels, drawn = labels_of(attentions), scores["query_cka"].draws
         wide = [labels[each.name] for each in attentions if each.n_heads > 1 and each.name not in drawn]
         if wide:
-            self.append(f"pairs of {listed(wide)} are not compared with random heads, since there are too many pairs")
+            self.append(say("no_drawn_pairs", layers=listed(wide)))
 
     def about_windows(self, attentions: Sequence[AttentionHeads], scores: "Mapping[str, HeadScores]") -> None:
         """Add notes on windows that hide what repeated tokens could show."""
@@ -189,10 +168,7 @@ class XRayNotes(list[str]):
             seen = scores[metric].values if metric in scores else {}
             hidden = [label for name, label in labels.items() if not np.isfinite(seen.get(name, np.nan)).any()]
             if hidden:
-                self.append(
-                    f"{metric_name(metric)} cannot be measured in {listed(hidden)}, since its window hides the tokens "
-                    "in question"
-                )
+                self.append(say("hidden_tokens", metric=metric_name(metric), layers=listed(hidden)))
 
 
 def widest(attentions: Sequence[AttentionHeads]) -> int:
@@ -414,16 +390,15 @@ def _period(opened: Opened, length: int, read: TextInput, notes: XRayNotes) -> i
     from headway.heads.measure import tokens_to_repeat
 
     if opened.reads_numbers:
-        notes.append("induction and duplicate-token scores need tokens, but this model reads numbers")
+        notes.append(say("numbers_only"))
         return None
     if not opened.causal:
-        notes.append("induction and duplicate-token scores are not measured, since this model is not causal")
+        notes.append(say("not_causal"))
         return None
     n_tokens = len(tokens_to_repeat(read.tokens))
     period = min(_PERIOD, length // 2, n_tokens)
     if period < 2:
-        why = f"{counted(n_tokens, 'token')} of the text" if n_tokens < 2 else f"a length of {length}"
-        notes.append(f"{why} is too short to repeat tokens, so there is no induction score")
+        notes.append(say("nothing_to_repeat" if n_tokens < 2 else "short_length", n=n_tokens, length=length))
         return None
     return period
 
@@ -440,15 +415,12 @@ def _composition(
         return None
     if not model.model.residual:
         if np.count_nonzero(model.n_heads) > 1:
-            notes.append(
-                "composition is left out: this model has no residual stream (model.residual false) through which "
-                "later heads could read earlier heads"
-            )
+            notes.append(say("no_stream"))
         return None
     d_model, layout = model.model.d_model, model.model.layout
     width = sum(heads.q_width for heads in layout.layers)
     if 3 * d_model * width**2 > _COMPOSITION_FLOPS:
-        notes.append(f"composition is left out: {layout.total:,} heads have too many pairs")
+        notes.append(say("many_heads", n=layout.total))
         return None
     some = read.part(np.s_[: max(1, _BATCH // read.length)])
     found, reading = compositions(model), opened.reading(some.tokens)

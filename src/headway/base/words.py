@@ -192,6 +192,136 @@ SENTENCES = {
     "curve_few": "too few seeds to say ({n})",
     "curve_as_many": "the curves have as many parameters as points",
     "curve_no_seed": "no seed finished in every arm",
+    "few_tokens_of_reading": (
+        "{begun} {n} tokens: too few to compare these heads with random heads, or to find similar heads; more than "
+        "{least} are needed"
+    ),
+    "short_text": "the text has only {n} tokens: one sequence that is shorter than {length}",
+    "few_sequences": "the text gives only {n} of {asked} sequences of {length} tokens",
+    "few_positions": "on {n} positions, heads of width {width} look similar even if they are unrelated: give more text",
+    "single_heads": "{n} of {all} attentions have one head: a metric of pairs needs two heads",
+    "no_intervals_over_texts": (
+        "scores have no intervals over {n:sequence}, so findings hold for this text only; {least} sequences give "
+        "intervals"
+    ),
+    "few_repeats": (
+        "induction and duplicate-token heads are not measured on repeats within the text: {n} of {all} tokens of "
+        "{sequences:sequence} occurred earlier in their sequence, and {least} from 2 sequences are needed"
+    ),
+    "own_circuits": "Circuits in tokens are shown for Headway's own models only.",
+    "no_token_circuits": "Circuits in tokens are not shown, since {reason}.",
+    "no_circuits": (
+        "circuits are not measured: the queries, keys and values of this model are not linear maps of the residual "
+        "stream"
+    ),
+    "plain_circuits": (
+        "circuits{some} are measured from W_Q, W_K, W_V and W_O, which read the normed stream; copying scores and "
+        "composition also need the layers' norms, so only Headway's own models have them"
+    ),
+    "no_draws": "no random heads were drawn (draws 0), so no head is compared with random heads",
+    "no_matrices": (
+        "no random heads were drawn, since the given attentions have no matrices; those of headway.plain_attention "
+        "have matrices"
+    ),
+    "few_draws": "{n:draw} of random heads: too few to find heads that stand out; give 4",
+    "no_drawn_pairs": "pairs of {layers} are not compared with random heads, since there are too many pairs",
+    "hidden_tokens": "{metric} cannot be measured in {layers}, since its window hides the tokens in question",
+    "numbers_only": "induction and duplicate-token scores need tokens, but this model reads numbers",
+    "not_causal": "induction and duplicate-token scores are not measured, since this model is not causal",
+    "nothing_to_repeat": "{n:token} of the text is too short to repeat tokens, so there is no induction score",
+    "short_length": "a length of {length} is too short to repeat tokens, so there is no induction score",
+    "no_stream": (
+        "composition is left out: this model has no residual stream (model.residual false) through which later heads "
+        "could read earlier heads"
+    ),
+    "many_heads": "composition is left out: {n} heads have too many pairs",
+    "few_answers": (
+        "the loss is a mean over the {n} of {all} tokens with an answer; nats per token refer to these tokens"
+    ),
+    "few_documents": (
+        "the text has only {n:document}: intervals are over its {sequences} sequences, and hold for this text only"
+    ),
+    "few_for_skew": (
+        "intervals are over {n} sequences, too few to detect skewed effects. They are valid only without skew, and "
+        "none is simultaneous over all heads; give a text of {least} documents or more"
+    ),
+    "few_others": "{n:other sequence} for {sequences} sequences: some replace more than one sequence",
+    "sees_later": "this model attends to later tokens; its loss is still that of the next token, as in its training",
+    "short_reference": (
+        "replacements come from {n} tokens only: intervals of mean ablation leave out their sampling error; give a "
+        "longer reference"
+    ),
+    "reference_error": (
+        "replacements come from {n:other sequence}; intervals leave out sampling error. With a quarter of them, the "
+        "mean ablation of {head} gives {quarter:4} instead of {effect:4} nats per token, so the error with all of "
+        "them is about {least:4} to {most:4}; give a longer reference"
+    ),
+    "loss_no_logits": "its loss on the text is not known: it gives no logits of the next token",
+    "loss_not_finite": "its loss on the text is not finite: its logits overflow, although its heads do not",
+    "loss_squared": "its loss is a squared error, not in nats; the report of its runs gives it",
+    "loss_not_causal": "its loss on the text is not measured: {reason}",
+    "loss_of_answers": "its loss on these tokens is not known: it predicts one of {n} answers, not the next token",
+    "long_answer": "the {name} has {n} tokens, and only the first counts: [{token}]",
+    "one_pair_only": (
+        "one pair of texts is too few for intervals, and its effects hold for this pair only; for more pairs, give "
+        "files with one text per line"
+    ),
+    "few_pairs": "intervals from {n} pairs are wide; give more pairs",
+    "log_probability": "the logarithm of the probability of {right} at the end of the text, in nats",
+    "logit_difference": "the logit of {right} at the end of the text minus the logit of {wrong}",
+    "kept_in_training": "during training, patterns of {n} of {all:sequence} are kept, {below}",
+    "none_in_training": "patterns during training were left out, {below}",
+    "chosen_patterns": "patterns are kept of {n} of {all:head}, as asked (--heads)",
+    "cut_sequences": "sequences are cut to {length} of {whole} tokens, {below}",
+    "no_patterns": "no patterns are kept, {below}",
+    "kept_patterns": "patterns of {n} of {all:sequence} are kept, {below}",
+    "page_limit": (
+        "so that the page stays below {size:.3g} MB; to keep more, give fewer heads (--heads), a shorter --length or "
+        "a larger --largest"
+    ),
+    "shown_circuits": "circuits are shown for {n} of {all:step} with stored weights",
+    "wide_layer": "metrics of pairs of {layer} are in heads.safetensors only: it has many heads",
+    "wide_composition": "composition of {n} heads is not in the JSON: there are too many pairs",
+    "no_paths": "paths between heads are not measured: {reason}",
+    "path_cut": "in this model, head outputs do not reach later heads unchanged ({reason})",
+    "path_without_stream": (
+        "this model has no residual stream through which the output of a head could reach later heads"
+    ),
+    "path_norms_after": "this model's norms come after its sub-layers, so no head writes into the stream on its own",
+    "unpaired": "unpaired, {n} and {others} runs",
+    "no_common_seed": "no common seed, {n} and {others} runs",
+    "without_partner": "{n:run} without a partner of the same seed left out",
+    "without_seed": (
+        "{n:run} without a seed: they may share one seed, so there is no interval; name the column of the seed "
+        "(--seed), or type --unpaired if each run had a random seed of its own"
+    ),
+    "alone": "{arms}: one seed has no spread, so there is no interval",
+    "compared_unpaired": (
+        "arms share fewer than 3 seeds, so their runs are compared unpaired (Welch's t test); train all arms with "
+        "the same seeds: at a correlation of 0.5, intervals are 30 % narrower"
+    ),
+    "best_step": "the best step of each run is compared, which favours arms whose metric varies more",
+    "repeats": (
+        "{seeds} has up to {n} runs in an arm: Headway uses their mean, since repeats of a seed show the noise of "
+        "the hardware (sd {sd:3}), not the variation over seeds{other}"
+    ),
+    "distinguished": "; {column} distinguishes them: if it numbers random seeds, type --seed {column}",
+    "split_names": "names of runs are split into arm and seed: {name} is arm {arm}, seed {seed}",
+    "melted": "each of the columns {columns} is read as {role}",
+    "decimal_comma": "numbers are read with a decimal comma",
+    "without_arm": "{n:row} without an arm left out",
+    "logged_again": "{n:run} logged steps again; the last row counts",
+    "without_result": "{n:run} without a result: {states}",
+    "without_number": "{n:run} without a number in {metric}{where}: left out",
+    "confound": "{column} differs between the arms: {values}",
+    "more_confounds": "{n} more columns differ between the arms",
+    "constants": "the same in all runs: {values}",
+    "gate_verdict": "{sides}: {phrase}, {change} ({evidence}; {n:pair})",
+    "gate_waits": "{name}: {n} of at most {budget} pairs; add runs to {file}",
+    "gate_no_interval": "no interval yet",
+    "gate_interval": "95 % CI {low} to {high}",
+    "gate_given_up": "{verdict}; more pairs are unlikely to decide",
+    "gate_unfinished": "{name}: given up after {n:pair}, when {other} was tried",
     "only_circuit": "the only other circuit of {heads:head}",
     "all_circuits": "all {n} other circuits of {heads:head}",
     "some_circuits": "{n:random circuit} of {heads:head}",

@@ -32,6 +32,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headway.base.words import say
 from headway.causal.attribution import check_gradients
 from headway.causal.effects import Head
 from headway.causal.patch_result import THROUGH, HeadPaths, PatchSite, Through
@@ -266,14 +267,14 @@ def why_no_paths(runs: TwoRuns) -> str | None:
     if not isinstance(model, Transformer):
         if (of_sums := runs.sums.why_not) is None:
             return None
-        why = f"in this model, head outputs do not reach later heads unchanged ({of_sums})"
+        why = say("path_cut", reason=of_sums)
     elif not model.model.residual:
-        why = "this model has no residual stream through which the output of a head could reach later heads"
+        why = say("path_without_stream")
     elif model.model.norm_place == "after" and model.model.norm != "none":
-        why = "this model's norms come after its sub-layers, so no head writes into the stream on its own"
+        why = say("path_norms_after")
     else:
         return None
-    return f"paths between heads are not measured: {why}"
+    return say("no_paths", reason=why)
 
 
 def _readers(runs: TwoRuns, later: AttentionTrace, parts: Mapping[Site, Tensor]) -> dict[Through, Tensor]:

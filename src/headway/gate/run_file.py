@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headway.base.words import say
 from headway.errors import UserError, near, shortened
 from headway.gate.command import Candidate
-from headway.gate.journal import CHALLENGER, CHAMPION, Journal
+from headway.gate.journal import CHALLENGER, CHAMPION, Attempt, Journal
 from headway.gate.trial import Decision, decide, give_up_unfinished, held, named, record, verdict_of
 from headway.judged.sources import read_table
 from headway.judged.table import Row, RunTable
@@ -51,9 +52,14 @@ def try_results(directory: Path, file: Path, *, name: str | None) -> dict[str, A
         decision = decide(journal.settings, attempt)
         if decision is not None:
             return record(journal, attempt, decision)
-        n = len(attempt.seeds)
-        todo = f"{attempt.candidate.name}: {n} of at most {budget} pairs; add runs to {file}"
-        return verdict_of(journal, attempt, Decision(outcome="undecided", pairs=n, reason=todo))
+        return _waiting(journal, attempt, file)
+
+
+def _waiting(journal: Journal, attempt: Attempt, file: Path) -> dict[str, Any]:
+    """Return the verdict that more pairs are needed."""
+    n, budget = len(attempt.seeds), journal.settings.budget
+    todo = say("gate_waits", name=attempt.candidate.name, n=n, budget=budget, file=str(file))
+    return verdict_of(journal, attempt, Decision(outcome="undecided", pairs=n, reason=todo))
 
 
 def read_pairs(file: Path, metric: str) -> dict[int, dict[str, float]]:

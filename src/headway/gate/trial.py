@@ -15,7 +15,8 @@ from typing import Any, Literal
 import numpy as np
 
 from headway.base import files
-from headway.base.text import counted, number
+from headway.base.text import number
+from headway.base.words import say
 from headway.config.plugins import allow_command
 from headway.errors import RunFailed, UserError, shortened
 from headway.gate.command import Candidate, check_allowed, run_once
@@ -218,11 +219,14 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     """
     sides = f"{verdict['name']} vs {verdict['champion']}"
     ends = verdict["interval"]
-    evidence = "no interval yet" if ends is None else f"95 % CI {number(ends[0])} to {number(ends[1])}"
+    evidence = say("gate_no_interval")
+    if ends is not None:
+        evidence = say("gate_interval", low=number(ends[0]), high=number(ends[1]))
     change = f"{verdict['metric']} {number(verdict['change'])}"
-    said = f"{sides}: {PHRASES[verdict['verdict']]}, {change} ({evidence}; {counted(verdict['pairs'], 'pair')})"
+    phrase = PHRASES[verdict["verdict"]]
+    said = say("gate_verdict", sides=sides, phrase=phrase, change=change, evidence=evidence, n=verdict["pairs"])
     is_given_up = verdict["verdict"] == "undecided" and verdict["pairs"] < verdict["budget"]
-    return f"{said}; more pairs are unlikely to decide" if is_given_up else said
+    return say("gate_given_up", verdict=said) if is_given_up else said
 
 
 def named(journal: Journal, candidate: Candidate, name: str | None) -> Candidate:
@@ -256,5 +260,5 @@ def give_up_unfinished(journal: Journal, candidate: Candidate) -> None:
     former = journal.unfinished
     if former is not None:
         pairs = len(former.values_of(CHAMPION))
-        reason = f"{former.candidate.name}: given up after {counted(pairs, 'pair')}, when {candidate.name} was tried"
+        reason = say("gate_unfinished", name=former.candidate.name, n=pairs, other=candidate.name)
         record(journal, former, Decision(outcome="undecided", pairs=pairs, reason=reason))

@@ -219,11 +219,9 @@ class XRay(ModelOnText):
     def _left_out(self) -> list[str]:
         """Return sentences about results that are too large for JSON."""
         wide = [attention.name for attention in self.attentions if attention.n_heads > PAIRS_IN_JSON]
-        sentences = [f"metrics of pairs of {name} are in heads.safetensors only: it has many heads" for name in wide]
+        sentences = [say("wide_layer", layer=name) for name in wide]
         if self.composition is not None and self._composition() is None:
-            sentences.append(
-                f"composition of {len(self.composition.heads):,} heads is not in the JSON: there are too many pairs"
-            )
+            sentences.append(say("wide_composition", n=len(self.composition.heads)))
         return sentences
 
 

@@ -29,6 +29,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headway.base.words import say
 from headway.heads.circuits import (
     NO_TOKENS,
     Factored,
@@ -52,8 +53,8 @@ TOP = 6
 def why_no_circuits(model: Transformer | None) -> str:
     """Return why circuits cannot be read in tokens; empty if they can."""
     if model is None:
-        return "Circuits in tokens are shown for Headway's own models only."
-    return "" if answers_in_tokens(model) else f"Circuits in tokens are not shown, since {NO_TOKENS}."
+        return say("own_circuits")
+    return "" if answers_in_tokens(model) else say("no_token_circuits", reason=NO_TOKENS)
 
 
 def token_circuits(model: Transformer | None, tokens: Sequence[int]) -> Circuits | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.base.text import some_names
+from headway.base.words import say
 from headway.config.metrics import METRICS, Better, Metric
 from headway.errors import UserError, shortened
 from headway.judged.table import Row, RunTable
@@ -269,7 +270,7 @@ def _melted(table: RunTable, columns: Mapping[str, str], name: str, metric: str)
         if row.get(column) is not None
     ]
     which = {"seed": "a seed", "run": "a run", "arm": "an arm"}[name]
-    return table.with_rows(rows, f"each of the columns {', '.join(list(columns)[:6])} is read as {which}")
+    return table.with_rows(rows, say("melted", columns=", ".join(list(columns)[:6]), role=which))
 
 
 def _by_runs(table: RunTable, of_runs: Mapping[str, tuple[str, str]], others: Sequence[str]) -> RunTable:
@@ -300,7 +301,7 @@ def by_run_names(table: RunTable, asked: Asked) -> tuple[RunTable, Asked]:
     named = [row for row in table.rows if row.get(run) is not None]
     rows = [{**row, **dict(zip(("arm", "seed"), split[str(row[run])], strict=True))} for row in named]
     first, (arm, seed) = next(iter(split.items()))
-    note = f"names of runs are split into arm and seed: {first} is arm {arm}, seed {seed}"
+    note = say("split_names", name=first, arm=arm, seed=seed)
     return table.with_rows(rows, note), replace(asked, arm=("arm",), seed="seed")
 
 

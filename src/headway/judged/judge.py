@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.text import counted, listed, number, some_names
-from headway.base.words import warning
+from headway.base.text import counted, listed, some_names
+from headway.base.words import say, warning
 from headway.config.metrics import METRICS, YES_OR_NO, Better, Metric
 from headway.errors import UserError, shortened
 from headway.judged.columns import BASELINES, Asked, Roles, by_run_names, headways, long, roles_of
@@ -221,17 +221,17 @@ class _Judge:
         mine, theirs = (runs[arm] for arm in pair)
         notes = []
         if family.rule == "unpaired":
-            notes.append(f"unpaired, {len(mine)} and {len(theirs)} runs")
+            notes.append(say("unpaired", n=len(mine), others=len(theirs)))
         else:
             shared = mine.keys() & theirs.keys()
             diverged = [seed for seed in shared if not math.isfinite(mine[seed] + theirs[seed])]
             notes += left_out(sorted(diverged))
             if alone := len(mine.keys() ^ theirs.keys()):
-                notes.append(f"{counted(alone, 'run')} without a partner of the same seed left out")
+                notes.append(say("without_partner", n=alone))
         if difference.n_pairs == 0 and family.rule == "blocks":
             _, (known,) = self._of_values(metric, {arm: runs[arm] for arm in pair}, [pair], as_one=True)
             difference = replace(known, rule=family.rule)
-            notes = [f"no common seed, {len(mine)} and {len(theirs)} runs"]
+            notes = [say("no_common_seed", n=len(mine), others=len(theirs))]
         if family.rule == "shares":
             first, second = (Solver(label=arm) for arm in pair)
             sentence = "; ".join([share_finding(difference, first, second, task=self.roles.metric), *notes])
@@ -263,25 +263,19 @@ class _Judge:
         said = []
         without = sum(run.seed is None for run in self.runs)
         if without and not self.unpaired:
-            said.append(
-                f"{counted(without, 'run')} without a seed: they may share one seed, so there is no interval; name the "
-                "column of the seed (--seed), or type --unpaired if each run had a random seed of its own"
-            )
+            said.append(say("without_seed", n=without))
         repeats = [run for run in self.runs if run.seed is not None and len(run.values) > 1]
         if repeats:
             said.append(self._repeats_said(repeats))
         if alone := [arm for arm, of_arm in runs.items() if len(of_arm) == 1]:
-            said.append(f"{some_names(alone)}: one seed has no spread, so there is no interval")
+            said.append(say("alone", arms=some_names(alone)))
         compared = {arm for pair in pairs for arm in pair if len(runs[arm]) >= FEWEST}
         if not is_paired and not without and not self.unpaired and len(compared) > 1:
-            said.append(
-                "arms share fewer than 3 seeds, so their runs are compared unpaired (Welch's t test); train all arms "
-                "with the same seeds: at a correlation of 0.5, intervals are 30 % narrower"
-            )
+            said.append(say("compared_unpaired"))
         if family.wild:
             said.append(warning("wild_arms", arms=family.wild).sentence)
         if self.at == "best":
-            said.append("the best step of each run is compared, which favours arms whose metric varies more")
+            said.append(say("best_step"))
         return said
 
     def _repeats_said(self, repeats: Sequence[TableRun]) -> str:
@@ -291,11 +285,8 @@ class _Judge:
         which = f"seed {next(iter(seeds))}" if len(seeds) == 1 else f"{len(seeds)} seeds"
         most = max(len(run.values) for run in repeats)
         run = self.roles.run
-        other = f"; {run} distinguishes them: if it numbers random seeds, type --seed {run}" if run else ""
-        return (
-            f"{which} has up to {most} runs in an arm: Headway uses their mean, since repeats of a seed show the "
-            f"noise of the hardware (sd {number(spread, 3)}), not the variation over seeds{other}"
-        )
+        other = say("distinguished", column=run) if run else ""
+        return say("repeats", seeds=which, n=most, sd=spread, other=other)
 
 
 def _ended(metric: Metric, runs: RunsOfTable) -> dict[str, dict[int, Any]]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.base.identity import grouped
-from headway.base.text import counted, listed, some_names
+from headway.base.text import listed, some_names
+from headway.base.words import say
 from headway.config.metrics import Better
 from headway.errors import UserError, shortened
 from headway.judged.columns import RUNS, SEEDS, STATES, STEPS, TIMES, Roles, better_of, is_end_of_band, last_name
@@ -45,7 +46,7 @@ class TableRun:
     seed: str | None
     values: tuple[float, ...]
     settings: tuple[Mapping[str, Any], ...] = field(repr=False)
-    last_step: float | None
+    last_step: float | None = None
 
     @property
     def value(self) -> float:
@@ -96,13 +97,10 @@ def runs_of(table: RunTable, roles: Roles, at: str = "last") -> tuple[list[Table
     Raises:
         UserError: if no run has a value, or `best` is asked of a metric without a better direction.
     """
-    notes = list[str]()
     where = "" if at in ("last", "best") else f" at step {at}"
     groups, n_unnamed = _groups(table, roles)
     if len({arm for arm, _, _ in groups}) > 1:
         _check_one_run(table, roles, groups)
-    if n_unnamed:
-        notes.append(f"{counted(n_unnamed, 'row')} without an arm {'is' if n_unnamed == 1 else 'are'} left out")
     of_states = [column for column in table.columns if column.lower() in STATES]
     states = Counter[str]()
     runs: dict[tuple[str, str | None, str], TableRun] = {}
@@ -119,27 +117,22 @@ def runs_of(table: RunTable, roles: Roles, at: str = "last") -> tuple[list[Table
             continue
         # Runs without a seed are runs of their own; runs of one seed are repeats of it.
         key = (arm, seed, "" if seed is not None else str(place))
-        known = [step for step, _ in steps if step is not None]
-        run = TableRun(
-            arm=arm, seed=seed, values=values, settings=(_settings(rows),), last_step=max(known, default=None)
-        )
-        runs[key] = _after(runs.get(key), run, min(known, default=None))
+        run = TableRun(arm=arm, seed=seed, values=values, settings=(_settings(rows),))
+        runs[key] = _after(runs.get(key), run, [step for step, _ in steps if step is not None])
     if not runs:
         raise UserError(f"{table.source}: no run has a number in {roles.metric}{where}")
-    if logged_again:
-        notes.append(f"{counted(logged_again, 'run')} logged steps again; the last row counts")
+    counts = {"without_arm": n_unnamed, "logged_again": logged_again, "without_number": without}
+    notes = [say(kind, n=n, metric=roles.metric, where=where) for kind, n in counts.items() if n]
     if states:
         named = listed(f"{n} {state}" for state, n in states.items())
-        notes.append(f"{counted(states.total(), 'run')} without a result: {named}")
-    if without:
-        notes.append(f"{counted(without, 'run')} without a number in {roles.metric}{where}: left out")
+        notes.append(say("without_result", n=states.total(), states=named))
     return list(runs.values()), notes
 
 
-def _after(former: TableRun | None, run: TableRun, first_step: float | None) -> TableRun:
+def _after(former: TableRun | None, run: TableRun, steps: Sequence[float]) -> TableRun:
     """Return a run after another of its seed: its repeat, or its end if it began where the other stopped."""
-    goes_on = former and former.last_step is not None and first_step is not None and first_step > former.last_step
-    if former is None or goes_on:
+    run = replace(run, last_step=max(steps, default=None))
+    if former is None or (former.last_step is not None and steps and min(steps) > former.last_step):
         return run
     return replace(run, values=former.values + run.values, settings=former.settings + run.settings)
 
@@ -358,8 +351,8 @@ def confounds(settings: Sequence[Setting]) -> list[str]:
             continue
         named = [f"{' or '.join(of_arm[:3])} in {arm}" for arm, of_arm in setting.values.items()]
         shown = "; ".join(shortened(part, 60) for part in named[:4]) + ("; ..." if len(named) > 4 else "")
-        said.append(f"{setting.column} differs between the arms: {shown}")
-    more = [f"{len(said) - _MOST_NAMED} more columns differ between the arms"] if len(said) > _MOST_NAMED else []
+        said.append(say("confound", column=setting.column, values=shown))
+    more = [say("more_confounds", n=len(said) - _MOST_NAMED)] if len(said) > _MOST_NAMED else []
     return said[:_MOST_NAMED] + more
 
 
@@ -377,7 +370,7 @@ def _rest(value: str, arm: str) -> frozenset[str] | None:
 def constants(settings: Sequence[Setting]) -> str:
     """Return what all runs share, as a clause; empty if nothing."""
     shared = [f"{s.column} {shortened(next(iter(s.every)), 40)}" for s in settings if len(s.every) == 1]
-    return f"the same in all runs: {some_names(shared, _MOST_NAMED)}" if shared else ""
+    return say("constants", values=some_names(shared, _MOST_NAMED)) if shared else ""
 
 
 def direction(better: Better | None) -> str:

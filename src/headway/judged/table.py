@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headway.base.words import say
 from headway.errors import UserError
 
 Row = dict[str, Any]
@@ -263,7 +264,7 @@ def separated_rows(text: str, source: str) -> tuple[list[Row], bool, list[str]]:
     except csv.Error as error:
         raise UserError(f"{source}, line {reader.line_num + n_comments}: {error}") from None
     decimal_comma = separator != "," and _has_decimal_commas(rows)
-    notes = ["numbers are read with a decimal comma"] if decimal_comma else []
+    notes = [say("decimal_comma")] if decimal_comma else []
     return rows, decimal_comma, notes
 
 

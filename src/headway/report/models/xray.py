@@ -120,13 +120,11 @@ def pair_maps(score: HeadScores, labels: Mapping[str, str] | None = None) -> Fig
     scale, _ = colours(score.declared.unit, [of_pairs(value) for value in maps.values()])
     colour = valued("value", scale, name, format=".2~g")
     panels = [_map_of_layer(maps[attention], kept[attention], labels[attention], side, colour) for attention in maps]
-    caption = join(
-        f"{capital(score.declared.sentence)}.",
-        f"Thinned: at most {limit} heads of a layer are drawn, evenly spaced."
-        if any(len(value) > limit for value in maps.values())
-        else "",
-        "Layers with one head have no pairs." if any(len(value) == 1 for value in drawn.values()) else "",
-    )
+    caption = f"{capital(score.declared.sentence)}."
+    if any(len(value) > limit for value in maps.values()):
+        caption += f" Thinned: at most {limit} heads of a layer are drawn, evenly spaced."
+    if any(len(value) == 1 for value in drawn.values()):
+        caption += " Layers with one head have no pairs."
     return Figure(
         name=f"pairs-{score.metric.replace('_', '-')}",
         part="Pairs of heads",
@@ -145,7 +143,8 @@ def _map_of_layer(value: np.ndarray, kept: list[int], label: str, side: int, col
     ]
     every = _every(16 * len(kept) / side)
     ticks = {**_PLAIN, "values": kept[::every], "labelAngle": 0}
-    x, y = Axis("other", order=kept, ticks=ticks), Axis("one", order=kept, ticks=ticks)
+    x = Axis("other", order=kept, ticks=ticks)
+    y = Axis("one", order=kept, ticks=ticks)
     gap = 1 if side / len(kept) >= 10 else 0.3
     cells = head_map(rows, x, y, colour, gap=gap, shown=["pair:N", ("value:Q", ".3~g")])
     return panel([cells], side, side, {"text": label, "fontSize": 12, "offset": 4})
