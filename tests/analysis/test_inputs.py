@@ -69,7 +69,7 @@ def test_effects_are_those_on_the_loss_of_the_task(runs):
 
 def test_few_inputs_say_patterns_and_no_more(runs):
     found = headway.xray(runs["short"].path)
-    assert "all inputs of 3-bit parity are 32 tokens: too few to compare these heads with random" in found.notes[0]
+    assert "all inputs of 3-bit parity gives 32 tokens, too few to compare these heads with random" in found.notes[0]
     assert "previous_token_score" in found.scores
     assert "query_cka" not in found.scores
 

@@ -118,7 +118,7 @@ def test_a_short_text_is_shown_and_not_judged(ragged, tmp_path):
     (tmp_path / "short.txt").write_text("A cat.")
     seen = headway.look(ragged, text=tmp_path / "short.txt")
     assert [len(sequence.tokens) for sequence in seen.sequences] == [7, 6]
-    assert "the text gives 7 tokens: too few to compare these heads with random heads" in seen.found.notes[0]
+    assert "the text gives 7 tokens, too few to compare these heads with random heads" in seen.found.notes[0]
     assert "sink_score" in seen.found.scores
     assert "query_cka" not in seen.found.scores
     assert seen.found.findings == ()

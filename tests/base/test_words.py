@@ -6,6 +6,7 @@ from string import Formatter
 from typing import get_args
 
 import pytest
+from support import sentences
 
 from headway.base.words import (
     DOUBTFUL,
@@ -176,6 +177,34 @@ def test_a_warning_keeps_its_names_and_numbers():
     numbers = warning("unfinished", n=1, runs=2_000)
     assert (numbers.names, numbers.numbers) == ({}, {"n": 1, "runs": 2_000})
     assert numbers.sentence.startswith("1 of 2,000 runs are not finished.")
+
+
+LONG = {
+    "solved",
+    "best_rate",
+    "claim",
+    "claim_by_arm",
+    "in_doubt",
+    "fitted",
+    "at_best_rates",
+    "gate_given_up",
+    "under_control",
+    "published",
+}
+"""Sentences with a verdict and its evidence in them."""
+
+
+def test_every_sentence_is_as_it_was_read_over():
+    assert sentences.written() == sentences.FILE.read_text(encoding="utf-8"), (
+        "read it over; python tests/support/sentences.py writes it"
+    )
+
+
+@pytest.mark.parametrize(("kind", "said"), sentences.examples())
+def test_every_sentence_is_short(kind, said):
+    most = MOST_WORDS if kind in LONG or kind.startswith("statement") else 25
+    for sentence in re.split(r"(?<=[.:]) ", said):
+        assert len([word for word in sentence.split() if word != "%"]) <= most, sentence
 
 
 def test_every_doubtful_kind_has_a_template():

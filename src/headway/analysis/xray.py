@@ -77,8 +77,8 @@ def short_text_xray(opened: Opened, read: TextInput, attentions: tuple[Attention
 
     with evaluating(opened.module), torch.inference_mode():
         scores = examine(traces(), metrics, trace=opened.traced, repetition=lambda: (), weights=opened.ours)
-    begun = "the text gives" if read.targets is None else f"{read.name} are"
-    note = say("few_tokens_of_reading", begun=begun, n=read.size, least=2 * _widest(attentions))
+    text = "the text" if read.targets is None else read.name
+    note = say("few_tokens_of_reading", text=text, n=read.size, least=2 * _widest(attentions))
     return XRay(**_facts(read, loss, [note]), attentions=attentions, scores=scores)
 
 

@@ -161,8 +161,8 @@ SENTENCES = {
     "at_best_rates": "At the best learning rates: {verdict}",
     "no_change_at_best_rates": "No verdict changes when each arm uses its best learning rate",
     "prunable": (
-        "Largest tested share of heads that can be pruned with a rise of the loss below 1 % (upper end of the 95 % CI "
-        "over seeds): {shares}"
+        "Largest tested share of heads whose pruning raises the loss by less than 1 % (upper end of the 95 % CI over "
+        "seeds): {shares}"
     ),
     "prunable_at": "{percent:.0f} % at step {step}",
     "not_prunable_at": "none at step {step}",
@@ -193,8 +193,8 @@ SENTENCES = {
     "curve_as_many": "the curves have as many parameters as points",
     "curve_no_seed": "no seed finished in every arm",
     "few_tokens_of_reading": (
-        "{begun} {n} tokens: too few to compare these heads with random heads, or to find similar heads; more than "
-        "{least} are needed"
+        "{text} gives {n} tokens, too few to compare these heads with random heads, or to find similar heads. More "
+        "than {least} are needed"
     ),
     "short_text": "the text has only {n} tokens: one sequence that is shorter than {length}",
     "few_sequences": "the text gives only {n} of {asked} sequences of {length} tokens",
@@ -205,8 +205,8 @@ SENTENCES = {
         "intervals"
     ),
     "few_repeats": (
-        "induction and duplicate-token heads are not measured on repeats within the text: {n} of {all} tokens of "
-        "{sequences:sequence} occurred earlier in their sequence, and {least} from 2 sequences are needed"
+        "induction and duplicate-token heads are not measured on repeats within the text. Only {n} of {all} tokens "
+        "of {sequences:sequence} occurred earlier in their sequence; {least} from 2 sequences are needed"
     ),
     "own_circuits": "Circuits in tokens are shown for Headway's own models only.",
     "no_token_circuits": "Circuits in tokens are not shown, since {reason}.",
@@ -215,8 +215,8 @@ SENTENCES = {
         "stream"
     ),
     "plain_circuits": (
-        "circuits{some} are measured from W_Q, W_K, W_V and W_O, which read the normed stream; copying scores and "
-        "composition also need the layers' norms, so only Headway's own models have them"
+        "circuits{some} are measured from W_Q, W_K, W_V and W_O, which read the normed stream. Copying scores and "
+        "composition also need the layers' norms, which only Headway's own models have"
     ),
     "no_draws": "no random heads were drawn (draws 0), so no head is compared with random heads",
     "no_matrices": (
@@ -228,7 +228,7 @@ SENTENCES = {
     "hidden_tokens": "{metric} cannot be measured in {layers}, since its window hides the tokens in question",
     "numbers_only": "induction and duplicate-token scores need tokens, but this model reads numbers",
     "not_causal": "induction and duplicate-token scores are not measured, since this model is not causal",
-    "nothing_to_repeat": "{n:token} of the text is too short to repeat tokens, so there is no induction score",
+    "nothing_to_repeat": "the text has too few tokens to repeat ({n}), so there is no induction score",
     "short_length": "a length of {length} is too short to repeat tokens, so there is no induction score",
     "no_stream": (
         "composition is left out: this model has no residual stream (model.residual false) through which later heads "
@@ -253,8 +253,8 @@ SENTENCES = {
     ),
     "reference_error": (
         "replacements come from {n:other sequence}; intervals leave out sampling error. With a quarter of them, the "
-        "mean ablation of {head} gives {quarter:4} instead of {effect:4} nats per token, so the error with all of "
-        "them is about {least:4} to {most:4}; give a longer reference"
+        "mean ablation of {head} gives {quarter:4} instead of {effect:4} nats per token. So the error with all of "
+        "them is about {least:4} to {most:4}. Give a longer reference"
     ),
     "loss_no_logits": "its loss on the text is not known: it gives no logits of the next token",
     "loss_not_finite": "its loss on the text is not finite: its logits overflow, although its heads do not",
@@ -263,7 +263,7 @@ SENTENCES = {
     "loss_of_answers": "its loss on these tokens is not known: it predicts one of {n} answers, not the next token",
     "long_answer": "the {name} has {n} tokens, and only the first counts: [{token}]",
     "one_pair_only": (
-        "one pair of texts is too few for intervals, and its effects hold for this pair only; for more pairs, give "
+        "one pair of texts is too few for intervals, and its effects hold for this pair only. For more pairs, give "
         "files with one text per line"
     ),
     "few_pairs": "intervals from {n} pairs are wide; give more pairs",
@@ -292,18 +292,18 @@ SENTENCES = {
     "no_common_seed": "no common seed, {n} and {others} runs",
     "without_partner": "{n:run} without a partner of the same seed left out",
     "without_seed": (
-        "{n:run} without a seed: they may share one seed, so there is no interval; name the column of the seed "
-        "(--seed), or type --unpaired if each run had a random seed of its own"
+        "{n:run} without a seed: they may share one seed, so there is no interval. Name the column of the seed "
+        "(--seed), or type --unpaired if each run had its own random seed"
     ),
     "alone": "{arms}: one seed has no spread, so there is no interval",
     "compared_unpaired": (
-        "arms share fewer than 3 seeds, so their runs are compared unpaired (Welch's t test); train all arms with "
+        "arms share fewer than 3 seeds, so their runs are compared unpaired (Welch's t test). Train all arms with "
         "the same seeds: at a correlation of 0.5, intervals are 30 % narrower"
     ),
     "best_step": "the best step of each run is compared, which favours arms whose metric varies more",
     "repeats": (
-        "{seeds} has up to {n} runs in an arm: Headway uses their mean, since repeats of a seed show the noise of "
-        "the hardware (sd {sd:3}), not the variation over seeds{other}"
+        "{seeds} has up to {n} runs in an arm, and Headway uses their mean. Repeats of a seed show the noise of the "
+        "hardware (sd {sd:3}), not the variation over seeds{other}"
     ),
     "distinguished": "; {column} distinguishes them: if it numbers random seeds, type --seed {column}",
     "split_names": "names of runs are split into arm and seed: {name} is arm {arm}, seed {seed}",
@@ -341,8 +341,8 @@ SENTENCES = {
     ),
     "untested": "cannot be tested with {n:seed}: the test needs {least}",
     "untold": "{says}: cannot be told, since no model here has the layers, heads or probes that the claim needs",
-    "claim": "{says}: {verdict}; {evidence}",
-    "claim_by_arm": "{says}: {verdict}; by arm, {evidence}",
+    "claim": "{says}: {verdict}. {evidence}",
+    "claim_by_arm": "{says}: {verdict}. By arm, {evidence}",
     "claims": "Published statements on heads. {verdicts}",
     "claims_counted": (
         "{n} published statements: {holds} confirmed, {fails} contradicted, {open} undecided ({arms} arms, {seeds} "
@@ -384,14 +384,14 @@ STATEMENTS = {
     "layer-0-settles": (
         "The attention diversity of layer 0 settles while that of later layers keeps rising",
         "layer 0's attention diversity settles first",
-        "in the second half of training, layer 0's {metric} changes by {also}; the rise of later layers minus twice "
+        "in the second half of training, layer 0's {metric} changes by {also}. The rise of later layers minus twice "
         "this change is {value} (claimed: above 0)",
     ),
     "layer-0-predicts-badly": (
         "The attention diversity of layer 0 predicts performance badly",
         "layer 0's attention diversity predicts the loss badly",
-        "R² of the loss on mean and variance of its {metric} is {also} over the whole training, and {value} for a "
-        "seed's own deviations, beyond what other seeds explain (claimed: below 0.5)",
+        "R² of the loss on mean and variance of its {metric} is {also} over the whole training. Beyond what other "
+        "seeds explain, it is {value} (claimed: below 0.5)",
     ),
     "disagreement-rises": (
         "Output disagreement rises in all layers",
@@ -402,26 +402,26 @@ STATEMENTS = {
     "disagreement-variance-rises": (
         "The variance of output disagreement rises in all layers",
         "the variance of output disagreement rises in all layers",
-        "the variance of {metric} over pairs changes during training by {value} in the layer with the smallest rise "
-        "and by {also} in the layer with the largest",
+        "the variance of {metric} over pairs changes by {value} in the layer with the smallest rise and by {also} in "
+        "the layer with the largest",
     ),
     "early-layers-differ": (
         "The first three layers give different outputs, the last ones alike",
         "first layers differ, last ones are alike",
-        "the final mean {metric} of the first three layers (or first half, if under six) minus that of the last "
-        "layers ({also}) is {value} (claimed: above 0)",
+        "at the end, {metric} of the first three layers (or first half) minus that of the last layers ({also}) is "
+        "{value} (claimed: above 0)",
     ),
     "r2-high-early": (
         "R² of the loss on output disagreement is high early in layer 0",
         "R² is high early in layer 0",
-        "R² of the loss on mean and variance of {metric} is {also} there, and {value} for a seed's own deviations, "
-        "beyond what other seeds explain (claimed: above 0.5)",
+        "R² of the loss on mean and variance of {metric} is {also} there. Beyond what other seeds explain, it is "
+        "{value} (claimed: above 0.5)",
     ),
     "r2-falls-with-depth": (
         "R² of the loss on output disagreement falls with depth",
         "R² falls with depth",
-        "from layer to layer, the early R² on {metric} changes by {also}, and for a seed's own deviations, beyond "
-        "what other seeds explain, by {value}",
+        "from layer to layer, the early R² on {metric} changes by {also}. Beyond what other seeds explain, it "
+        "changes by {value}",
     ),
     "regularisers-hardly-help": (
         "Diversity regularisers hardly help decoder-only models",
@@ -436,19 +436,20 @@ STATEMENTS = {
     "layer-0-goes-last": (
         "Pruning can remove heads of late layers first, and heads of layer 0 last",
         "layer 0's heads are pruned last",
-        "by arm, with methods that use the loss, the share of heads kept in layer 0 minus the share kept in the later "
-        "half of the layers is {value} points",
+        "by arm, layer 0's share of kept heads minus that of the later half of the layers is {value} points (methods "
+        "that use the loss)",
     ),
 }
 """Published statements by name: as published, in short, and the evidence for or against it."""
 
 UNTESTED = {
     "layer-0-predicts-badly": (
-        "R² of the loss on mean and variance of its {metric} is {also} over the whole training, as for any two curves "
-        "with a trend in time"
+        "R² of the loss on mean and variance of its {metric} is {also} over the whole training. Any two curves with "
+        "a trend in time give a high R²"
     ),
     "r2-high-early": (
-        "R² of the loss on mean and variance of {metric} is {also} there, as for any two curves with a trend in time"
+        "R² of the loss on mean and variance of {metric} is {also} there. Any two curves with a trend in time give a "
+        "high R²"
     ),
     "r2-falls-with-depth": "from layer to layer, the early R² on {metric} changes by {also}",
 }

@@ -168,7 +168,7 @@ def test_an_association_takes_four_seeds_and_says_so() -> None:
     ):
         entry = found[None, name, metric]
         assert entry.verdict == "cannot be told"
-        assert f"{entry.says}: cannot be tested with 3 seeds: the test needs 4; by arm, " in entry.sentence
+        assert f"{entry.says}: cannot be tested with 3 seeds: the test needs 4. By arm, " in entry.sentence
         assert [(arm.value, arm.interval, arm.seeds) for arm in entry.arms] == [(None, None, 3)] * 2
         assert all(arm.also is not None for arm in entry.arms)
         assert "{" not in entry.sentence
@@ -231,14 +231,14 @@ def test_one_seed_cannot_tell_and_gives_its_number() -> None:
     assert entry.arms[0].interval is None
     assert entry.arms[0].value == pytest.approx(3.0, rel=0.02)
     assert entry.arms[0].also == pytest.approx(3.0, rel=0.05)
-    assert "cannot be told with 1 seed; by arm, layer 0's query CKA is " in entry.sentence
+    assert "cannot be told with 1 seed. By arm, layer 0's query CKA is " in entry.sentence
 
 
 def test_one_arm_against_a_statement_is_enough() -> None:
     probed = {"arm-0": arms(said)["arm-0"], "arm-1": arms(denied)["arm-1"]}
     entry = judged(probed)[None, "orthogonality-falls", "query_cka"]
     assert entry.verdict == "does not hold"
-    assert "does not hold (of 2 arms: holds in arm 0, does not hold in arm 1); by arm, query CKA" in entry.sentence
+    assert "does not hold (of 2 arms: holds in arm 0, does not hold in arm 1). By arm, query CKA" in entry.sentence
     assert overall_verdict([]) == "cannot be told"
 
 

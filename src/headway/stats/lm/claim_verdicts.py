@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headway.base.identity import grouped
-from headway.base.text import filled, span
+from headway.base.text import capital, filled, span
 from headway.base.words import STATEMENTS, UNTESTED, say
 from headway.config.arms import Arm
 from headway.config.experiment import Experiment
@@ -265,7 +265,7 @@ def _statement(
         as_published=False,
         bound=bound,
         verdict=overall,
-        sentence=say("claim", says=says, verdict=verdict, evidence=filled(evidence, value=shares)),
+        sentence=say("claim", says=says, verdict=verdict, evidence=capital(filled(evidence, value=shares))),
         arms=tuple(arms),
     )
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from headway.base.text import Amount, Value, filled, number, span
+from headway.base.text import Amount, Value, capital, filled, number, span
 from headway.base.words import STATEMENTS, UNTESTED, say
 from headway.config.metrics import metric_name
 from headway.stats.evidence import Difference
@@ -49,8 +49,9 @@ def claim_sentence(
         value=span(values) if values else "–",
         also=span(also) if also else "–",
     )
-    kind = "claim" if len(arms) == 1 else "claim_by_arm"
-    return say(kind, says=says, verdict=verdict, evidence=evidence)
+    if len(arms) > 1:
+        return say("claim_by_arm", says=says, verdict=verdict, evidence=evidence)
+    return say("claim", says=says, verdict=verdict, evidence=capital(evidence))
 
 
 def with_arms(arms: Sequence[JudgedArm], overall: Verdict, titles: Mapping[str, str]) -> str:
