@@ -92,8 +92,8 @@ def test_shares_are_a_metric_with_the_even_split_as_their_null(found):
 
 def test_a_layer_with_one_head_needs_two(found):
     assert found.notes == (
-        "induction and duplicate-token heads are not measured on repeats within the text: 88 of 144 tokens of 3 "
-        "sequences occurred earlier in their sequence, and 100 from 2 sequences are needed",
+        "induction and duplicate-token heads are not measured on repeats within the text. Only 88 of 144 tokens of 3 "
+        "sequences occurred earlier in their sequence; 100 from 2 sequences are needed",
         "1 of 3 attentions have one head: a metric of pairs needs two heads",
         "scores have no intervals over 3 sequences, so findings hold for this text only; 8 sequences give intervals",
     )

@@ -329,7 +329,7 @@ def test_regularisers_are_judged_by_the_loss(changes: float, verdict: str) -> No
     comparison = Comparison(**vars(told), arm="apart", baseline="none", group=None, verdict="")
     (entry,) = claims(document, {}, (), (comparison,))
     assert entry.verdict == verdict
-    assert f"the loss changes by {number(100 * changes, 3)} %" in entry.sentence
+    assert f"The loss changes by {number(100 * changes, 3)} %" in entry.sentence
 
 
 def test_statements_are_judged_only_where_an_experiment_asks_for_them() -> None:
