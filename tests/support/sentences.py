@@ -146,8 +146,8 @@ OWN: dict[str, dict[str, Any]] = {
     "published": {
         "sentence": "R² falls with depth: holds (3 seeds). From layer to layer, the early R² changes by −0.1"
     },
-    "gate_interval": {"low": "−0.375", "high": "−0.125"},
-    "gate_verdict": {"change": "loss −0.25", "evidence": "95 % CI −0.375 to −0.125"},
+    "gate_verdict": {"change": "loss −0.25", "low": "−0.375", "high": "−0.125"},
+    "gate_early": {"change": "loss −0.25"},
     "gate_unfinished": {"name": "wider", "other": "deeper"},
     "gate_waits": {"name": "wider", "budget": 12},
     "long_answer": {"name": "answer"},

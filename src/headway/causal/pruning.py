@@ -76,9 +76,11 @@ def _attention_pruning(
         return {} if bias is None else {f"layers.{layer}.emptied.bias": bias}
     arrays: dict[str, Tensor] = {}
     for name in PROJECTIONS:
-        entries, whole = q if name in "qo" else kv, declared.rank(name, layer) is None
+        entries = q if name in "qo" else kv
+        whole = declared.rank(name, layer) is None
         arrays |= _projection(held, f"{at}.{name}", entries, of_output=name == "o", whole=whole)
-    if (smear := held.get(f"{at}.smear")) is not None:
+    smear = held.get(f"{at}.smear")
+    if smear is not None:
         d_head = declared.layout.layers[layer].d_head
         arrays[f"{at}.smear"] = smear[kv[::d_head].to(smear.device) // d_head]
     return arrays
@@ -135,9 +137,12 @@ def prune_to_number(
         if steps > 1:
             tell(f"step {step} of {steps}: from {counted(len(heads), 'head')} to {target}")
         units = units_of(now.model.layout)
-        gone = _going(units, order(now, units, replace(text, keep=target)), len(heads) - target, len(heads) - keep)
+        ranked = order(now, units, replace(text, keep=target))
+        gone = _going(units, ranked, len(heads) - target, len(heads) - keep)
         heads = [head for head, its in zip(heads, heads_of(now), strict=True) if its not in gone]
-        keep_now = [[(layer, head) not in gone for head in range(n)] for layer, n in enumerate(now.n_heads)]
+        keep_now = []
+        for layer, n in enumerate(now.n_heads):
+            keep_now.append([(layer, head) not in gone for head in range(n)])
         now = pruned(now, keep_now)
     return now, tuple(heads)
 

@@ -219,12 +219,11 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     """
     sides = f"{verdict['name']} vs {verdict['champion']}"
     ends = verdict["interval"]
-    evidence = say("gate_no_interval")
-    if ends is not None:
-        evidence = say("gate_interval", low=number(ends[0]), high=number(ends[1]))
+    low, high = map(number, ends or (None, None))
     change = f"{verdict['metric']} {number(verdict['change'])}"
     phrase = PHRASES[verdict["verdict"]]
-    said = say("gate_verdict", sides=sides, phrase=phrase, change=change, evidence=evidence, n=verdict["pairs"])
+    kind = "gate_verdict" if ends else "gate_early"
+    said = say(kind, sides=sides, phrase=phrase, change=change, low=low, high=high, n=verdict["pairs"])
     is_given_up = verdict["verdict"] == "undecided" and verdict["pairs"] < verdict["budget"]
     return say("gate_given_up", verdict=said) if is_given_up else said
 

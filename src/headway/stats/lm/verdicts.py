@@ -93,7 +93,8 @@ def scheme_sentence(
     elif interval is not None and n_seeds < FEWEST:
         kind = "few"
     said = _said(relative, interval) | {"at": at, "name": schemes[0], "against": schemes[1], "n": n_seeds}
-    losses = (number(loss, 4), number(loss / (1 + relative), 4))
+    other_loss = loss / (1 + relative)
+    losses = (number(loss, 4), number(other_loss, 4))
     reason = say("curve_as_many" if n_seeds else "curve_no_seed")
     return say(f"schemes_{kind}", **said, losses=losses, reason=reason)
 
