@@ -128,7 +128,8 @@ def prune_to_number(
     """
     if steps < 1:
         raise UserError(f"{steps} steps were asked for; give 1 or more")
-    now, total = model, model.model.layout.total
+    now = model
+    total = model.model.layout.total
     heads = heads_of(model)
     for step in range(1, steps + 1):
         target = total - round((total - keep) * step / steps)

@@ -79,7 +79,9 @@ def in_short(statements: Sequence[JudgedStatement]) -> Iterator[str]:
         if names:
             parts.append(f"{verdict}: {'; '.join(names)}")
     if parts:
-        yield say("claims", verdicts=". ".join(map(capital, (*parts, *_why_untold(told)))))
+        parts += _why_untold(told)
+        verdicts = ". ".join(map(capital, parts))
+        yield say("claims", verdicts=verdicts)
     for control in dict.fromkeys(entry.control for entry in statements):
         changed = [
             f"{entry.short} ({entry.verdict}{f' by {metric_name(entry.metric)}' if entry.as_published else ''})"
