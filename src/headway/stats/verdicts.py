@@ -207,8 +207,11 @@ def _missing(weights: Weights, cells: Cells, runs: RunsOfArm, experiment: Experi
     every = [run for arm in arms for run in done(arm, runs)]
     diverged = {run.seed for run in every if not is_finite(run.metrics.get(experiment.primary, 0.0))}
     yield from left_out(sorted(diverged))
-    for arm in arms:
-        yield from shortfall(title(arm, experiment), [run.status for run in runs.get(arm.full_name, {}).values()])
+    statuses = {title(arm, experiment): [run.status for run in runs.get(arm.full_name, {}).values()] for arm in arms}
+    if len(arms) > 2:
+        statuses = {"its arms": [status for of_arm in statuses.values() for status in of_arm]}
+    for label, of_arm in statuses.items():
+        yield from shortfall(label, of_arm)
 
 
 def shortfall(label: str, statuses: Sequence[str]) -> list[str]:
