@@ -9,6 +9,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from headway.base.text import TEN_TIMES, Amount, capital, counted, decimal, join, listed, span, with_numbers
 from headway.base.words import PHRASES, Kind, Verdict, say, verdict_sentence
@@ -207,10 +208,11 @@ def _missing(weights: Weights, cells: Cells, runs: RunsOfArm, experiment: Experi
     every = [run for arm in arms for run in done(arm, runs)]
     diverged = {run.seed for run in every if not is_finite(run.metrics.get(experiment.primary, 0.0))}
     yield from left_out(sorted(diverged))
-    statuses = {title(arm, experiment): [run.status for run in runs.get(arm.full_name, {}).values()] for arm in arms}
+    statuses = [[run.status for run in runs.get(arm.full_name, {}).values()] for arm in arms]
+    labels = [title(arm, experiment) for arm in arms]
     if len(arms) > 2:
-        statuses = {"its arms": [status for of_arm in statuses.values() for status in of_arm]}
-    for label, of_arm in statuses.items():
+        labels, statuses = ["its arms"], [list(chain(*statuses))]
+    for label, of_arm in zip(labels, statuses, strict=True):
         yield from shortfall(label, of_arm)
 
 
