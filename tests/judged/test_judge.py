@@ -37,7 +37,7 @@ def test_five_repeats_of_one_seed_give_no_interval():
     assert (comparison.arm, comparison.baseline) == ("qk", "none")
     assert (comparison.n_pairs, comparison.interval, comparison.outcome) == (1, None, "few")
     warnings = "\n".join(results.warnings)
-    assert "seed 12345 has up to 5 runs in an arm: Headway uses their mean" in warnings
+    assert "seed 12345 has up to 5 runs in an arm, and Headway uses their mean" in warnings
     assert "--seed run_num" in warnings
     asked = judge(data("../cases/judge_repeats_of_one_seed.csv"), arm="norm", seed="run_num", metric="val_loss")
     assert asked.judged[0].n_pairs == 5
@@ -85,7 +85,7 @@ def test_arms_without_common_seeds_are_compared_by_welch():
     interval = welch.confidence_interval(0.95)
     assert_same(comparison.interval, (interval.low, interval.high))
     assert "unpaired, 5 and 5 runs" in comparison.verdict
-    assert "train all arms with the same seeds" in "\n".join(results.warnings)
+    assert "Train all arms with the same seeds" in "\n".join(results.warnings)
 
 
 @pytest.mark.slow

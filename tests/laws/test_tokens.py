@@ -14,9 +14,9 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 403_488,
-    "code lines": 38_717,
-    "dense modules": 75,
+    "tokens": 404_839,
+    "code lines": 38_822,
+    "dense modules": 74,
     "functions above 400 tokens": 15,
     "comprehensions in 1,000 lines": 70,
     "fragments in Args": 0,
