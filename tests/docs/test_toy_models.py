@@ -35,7 +35,7 @@ def test_the_example_gives_an_x_ray_of_a_bidirectional_model(example):
     assert any("induction and duplicate-token scores are not measured, since" in note for note in found.notes)
     assert found.loss_nats is None
     assert any("every position sees all others, including the token to predict" in note for note in found.notes)
-    assert any("copying scores and composition also need the layers' norms" in note for note in found.notes)
+    assert any("Copying scores and composition also need the layers' norms" in note for note in found.notes)
 
 
 def test_the_model_stays_as_it_is(example):

@@ -62,7 +62,7 @@ def test_how_many_can_go_is_said_for_every_step():
     said = training.prunable(material(STEPS, losses))
     assert said is not None
     assert said.sentence == (
-        "Largest tested share of heads that can be pruned with a rise of the loss below 1 % (upper end of the 95 % CI "
+        "Largest tested share of heads whose pruning raises the loss by less than 1 % (upper end of the 95 % CI "
         "over seeds): 50 % at step 10 and 25 % at step 40"
     )
     assert training.prunable(material(METHODS, LOSSES)) is None
