@@ -118,7 +118,7 @@ def test_the_verb_writes_a_page(ragged, text, tmp_path):
     words = ("--text", text, "--sequences", 3, "--length", 24, "--pairs", "--circuit", "L0H0, L2H1")
     done = verb("ablate", ragged, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("* Heads (zero ablation): ")
+    assert done.stdout.startswith("* Heads (mean ablation): ")
     assert done.stdout.endswith("page: results/ablate-ragged/ablate.html\n")
     folder = tmp_path / "results/ablate-ragged"
     assert {path.name for path in folder.iterdir()} == {"ablate.html", "ablate.json", "heads.safetensors", "figures"}
