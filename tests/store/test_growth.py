@@ -128,7 +128,7 @@ def test_of_two_that_add_different_arms_at_once_none_loses_an_arm_unsaid(store):
         joined(processes)
         (won,) = [name for name, refusal in said.items() if refusal is None]
         (lost,) = set(said) - {won}
-        assert said[lost].startswith(f"arms {won} and {won}+long have runs in {store.path} and are not in the file")
+        assert said[lost].startswith(f"{store.path} has runs of {won} and {won}+long, and ")
         now = Store.open(store.path)
         assert {run.name for run in now.runs()} == {arm.full_name for arm in now.experiment.arms}
         now.drop(won, f"{won}+long", delete=True)

@@ -28,6 +28,7 @@ def weight_shapes(model: IclModel, task: RegressionTask) -> dict[str, tuple[int,
     """Return the shape of every array of a model, by name.
 
     Examples:
+        >>> from headway.config.regression import OneLayer
         >>> task = RegressionTask(kind="regression", d_x=5, n_pairs=40)
         >>> weight_shapes(OneLayer(family="icl", n_heads=2, n_out=1), task)["W_O"]
         (1, 2, 1, 6)
