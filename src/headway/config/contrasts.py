@@ -135,45 +135,48 @@ def _only(scheme: str, group: Sequence[tuple[str, str | None]]) -> str | None:
 
 
 def _contrast(name: str, value: Any, arms: Sequence[str]) -> Contrast:
-    where = f"contrasts.{name}"
     if isinstance(value, str):
         sides = value.split(" - ")
         if len(sides) != 2:
-            raise ValueError(f"{where}: {value!r} was given; write 'one arm - another', with spaces around the dash")
-        return _two_sided(name, where, sides, arms)
+            raise ValueError(
+                f"contrasts.{name}: {value!r} was given; write 'one arm - another', with spaces around the dash"
+            )
+        return _two_sided(name, sides, arms)
     if isinstance(value, list | tuple):
         if len(value) != 2:
-            raise ValueError(f"{where}: {len(value)} sides were given; give two (the second is subtracted)")
-        return _two_sided(name, where, value, arms)
+            raise ValueError(f"contrasts.{name}: {len(value)} sides were given; give two (the second is subtracted)")
+        return _two_sided(name, value, arms)
     if isinstance(value, Mapping) and any(isinstance(value.get(key), str | list | tuple) for key in _SIDES):
         for key in value:
             if key not in (*_SIDES, _NAMES):
-                raise ValueError(f"{where}.{key}: there is no such key; {near(str(key), (*_SIDES, _NAMES))}")
+                raise ValueError(f"contrasts.{name}.{key}: there is no such key; {near(str(key), (*_SIDES, _NAMES))}")
         if missing := [key for key in _SIDES if key not in value]:
-            raise ValueError(f"{where}.{missing[0]}: missing; name the arms of that side")
-        contrast = _two_sided(name, where, [value[key] for key in _SIDES], arms, keys=_SIDES)
-        return _titled(contrast, where, value[_NAMES]) if _NAMES in value else contrast
+            raise ValueError(f"contrasts.{name}.{missing[0]}: missing; name the arms of that side")
+        contrast = _two_sided(name, [value[key] for key in _SIDES], arms, keys=_SIDES)
+        return _titled(contrast, value[_NAMES]) if _NAMES in value else contrast
     if isinstance(value, Mapping):
-        return _weighted(name, where, value, arms)
-    raise ValueError(f"{where}: {value!r} was given; write it as {FORMS}")
+        return _weighted(name, value, arms)
+    raise ValueError(f"contrasts.{name}: {value!r} was given; write it as {FORMS}")
 
 
 def _two_sided(
-    name: str, where: str, sides: Sequence[Any], arms: Sequence[str], keys: Sequence[str] = ("first", "second")
+    name: str, sides: Sequence[Any], arms: Sequence[str], keys: Sequence[str] = ("first", "second")
 ) -> Contrast:
     chosen, named_as = [], []
     for key, side in zip(keys, sides, strict=True):
         named = [side] if isinstance(side, str) else side
         if not isinstance(named, list | tuple) or not all(isinstance(pattern, str) for pattern in named):
-            raise ValueError(f"{where}: its side {key!r} is {side!r}; give an arm, a pattern such as wide-*, or a list")
+            raise ValueError(
+                f"contrasts.{name}: its side {key!r} is {side!r}; give an arm, a pattern such as wide-*, or a list"
+            )
         patterns = [pattern.strip() for pattern in named if pattern.strip()]
         if not patterns:
-            raise ValueError(f"{where}: its side {key!r} is empty; name an arm, or several")
-        chosen.append(list(dict.fromkeys(arm for pattern in patterns for arm in _matching(where, pattern, arms))))
+            raise ValueError(f"contrasts.{name}: its side {key!r} is empty; name an arm, or several")
+        chosen.append(list(dict.fromkeys(arm for pattern in patterns for arm in _matching(name, pattern, arms))))
         named_as.append(patterns)
     both = [arm for arm in chosen[0] if arm in chosen[1]]
     if both:
-        raise ValueError(f"{where}: {', '.join(both)} is on both sides; leave it out of one")
+        raise ValueError(f"contrasts.{name}: {', '.join(both)} is on both sides; leave it out of one")
     weights = {arm: sign / len(side) for sign, side in zip((1.0, -1.0), chosen, strict=True) for arm in side}
     first, second = (_said(patterns, arms) for patterns in named_as)
     # A common start names sides that differ in nothing else: `lane-half` against `plain-all` is not lane against plain.
@@ -183,42 +186,44 @@ def _two_sided(
     return Contrast(name=name, label=f"{first} - {second}", weights=MappingProxyType(weights), sides=(first, second))
 
 
-def _titled(contrast: Contrast, where: str, names: Any) -> Contrast:
+def _titled(contrast: Contrast, names: Any) -> Contrast:
     """Return a contrast whose sides have the names that a document gives them."""
     is_pair = isinstance(names, list | tuple) and len(names) == 2 and all(isinstance(name, str) for name in names)
     if not is_pair or not all(names) or names[0] == names[1]:
-        raise ValueError(f"{where}.{_NAMES}: {names!r} was given; give two names, [first side, second side]")
+        raise ValueError(
+            f"contrasts.{contrast.name}.{_NAMES}: {names!r} was given; give two names, [first side, second side]"
+        )
     first, second = names
     return replace(contrast, label=f"{first} - {second}", titles=(first, second))
 
 
-def _weighted(name: str, where: str, value: Mapping[Any, Any], arms: Sequence[str]) -> Contrast:
+def _weighted(name: str, value: Mapping[Any, Any], arms: Sequence[str]) -> Contrast:
     weights: dict[str, float] = {}
     for pattern, weight in value.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
-            raise ValueError(f"{where}.{pattern}: {weight!r} was given; a weight is a number")
-        matching = _matching(where, str(pattern), arms)
+            raise ValueError(f"contrasts.{name}.{pattern}: {weight!r} was given; a weight is a number")
+        matching = _matching(name, str(pattern), arms)
         for arm in matching:
             if arm in weights:
-                raise ValueError(f"{where}: {arm} has two weights; give it one")
+                raise ValueError(f"contrasts.{name}: {arm} has two weights; give it one")
             weights[arm] = weight / len(matching)
     weights = {arm: weight for arm, weight in weights.items() if weight}
     total = math.fsum(weights.values())
     if not weights:
-        raise ValueError(f"{where}: no arm has a weight that is not 0; write it as {FORMS}")
+        raise ValueError(f"contrasts.{name}: no arm has a weight that is not 0; write it as {FORMS}")
     if abs(total) > _ROUNDING * max(map(abs, weights.values())):
-        raise ValueError(f"{where}: its weights add up to {total:g}; the weights of a contrast add up to 0")
+        raise ValueError(f"contrasts.{name}: its weights add up to {total:g}; the weights of a contrast add up to 0")
     return Contrast(name=name, label=name, weights=MappingProxyType(weights), sides=None)
 
 
-def _matching(where: str, pattern: str, arms: Sequence[str]) -> list[str]:
+def _matching(name: str, pattern: str, arms: Sequence[str]) -> list[str]:
     """Return the arms of a name, or of a pattern with `*` or `?`."""
     if pattern in arms:
         return [pattern]
     matching = [arm for arm in arms if fnmatchcase(arm, pattern)] if set(pattern) & set("*?") else []
     if not matching:
         what = "no arm fits" if set(pattern) & set("*?") else "there is no arm"
-        raise ValueError(f"{where}: {what} {pattern!r}; {near(pattern, arms)}")
+        raise ValueError(f"contrasts.{name}: {what} {pattern!r}; {near(pattern, arms)}")
     return matching
 
 

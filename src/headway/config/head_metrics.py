@@ -116,44 +116,9 @@ def every_query(queries: Any) -> Any:
     return queries.n_keys >= 1
 
 
-def with_sink(queries: Any) -> Any:
-    """The queries that count, of attentions whose heads have learned sinks."""
-    return every_query(queries) & queries.has_sink
-
-
-def some_head_sees(queries: Any) -> Any:
-    """Return the queries in which a head sees a key, for values of all heads together."""
-    return queries.counted
-
-
 def two_keys(queries: Any) -> Any:
     """Return the queries that see at least two keys, and so have a choice."""
     return queries.n_keys >= 2
-
-
-def with_predecessor(queries: Any) -> Any:
-    """Return the queries with a preceding token of the same text."""
-    return every_query(queries) & (queries.places > queries.first)[:, None] & queries.one_text
-
-
-def with_neighbours(queries: Any) -> Any:
-    """Return the queries that have a choice among keys of their own text."""
-    return two_keys(queries) & queries.one_text
-
-
-def paired(queries: Any) -> Any:
-    """Return the queries with a choice that another text has at the same place."""
-    return two_keys(queries) & queries.has_partner
-
-
-def on_repetition(queries: Any) -> Any:
-    """Return queries on a repeated token's second or later occurrence that see the occurrence before."""
-    return every_query(queries) & queries.repeated & queries.sees_at(queries.twin)
-
-
-def after_repetition(queries: Any) -> Any:
-    """Return the queries on a repeated token that see the token after the earlier occurrence."""
-    return every_query(queries) & queries.repeated & queries.sees_at(queries.twin + 1)
 
 
 _GROWS = Null("not known, since the metric grows with the number of positions, the head width and the vectors' scale")
@@ -273,7 +238,8 @@ _HEAD = (
         sentence="negative sum, over queries and keys, of the products of two heads' attention weights, averaged over "
         "pairs of heads", unit="1", of="layer", high="attention at different positions",
         null=Null("negative sum of 1/m over queries with m visible keys (uniform attention)", "even"),
-        value=PerQuery(lambda q: -q.overlap, over=some_head_sees, per="text")),
+        # Of queries in which some head sees a key: a value of all heads together.
+        value=PerQuery(lambda q: -q.overlap, over=lambda q: q.counted, per="text")),
     _layers(name="disagreement_output",
         sentence="negative mean cosine of the contexts of two heads, over all pairs of heads (including each head with "
         "itself)",
@@ -309,31 +275,34 @@ _HEAD = (
     _pattern(name="learned_sink_share", family="sinks",
         sentence="mean attention weight on a head's learned sink, which belongs to no token",
         high="a head that is mostly off",
-        null=Null("0 (heads without a sink)", _ZERO.value), value=PerQuery(lambda q: q.learned_sink, over=with_sink),
-        optional=True),
+        null=Null("0 (heads without a sink)", _ZERO.value), optional=True,
+        value=PerQuery(lambda q: q.learned_sink, over=lambda q: every_query(q) & q.has_sink)),
     _pattern(name="previous_token_score",
         sentence="mean attention weight on the previous token",
         high="a previous-token head",
-        value=PerQuery(lambda q: q.weight_at(q.places - 1), over=with_predecessor)),
+        value=PerQuery(lambda q: q.weight_at(q.places - 1),
+            over=lambda q: every_query(q) & (q.places > q.first)[:, None] & q.one_text)),
     _pattern(name="positional_score",
         sentence="share of queries that attend most to the same neighbouring position, previous or next",
         high="a neighbour head (0.9 or more)",
-        value=PerQuery(lambda q: q.largest_on_neighbours(), over=with_neighbours),
+        value=PerQuery(lambda q: q.largest_on_neighbours(), over=lambda q: two_keys(q) & q.one_text),
     ),
     _pattern(name="fixed_pattern_score",
         sentence="position-by-position overlap of the attention patterns on two texts, minus that of uniform "
         "attention",
         high="a pattern that depends on positions and not on tokens", null=Null("0 (uniform attention)", "even"),
-        value=PerQuery(lambda q: q.shared_with_partner, over=paired), optional=True),
+        value=PerQuery(lambda q: q.shared_with_partner, over=lambda q: two_keys(q) & q.has_partner), optional=True),
     # Paper: Olsson et al. 2022, arXiv 2209.11895. Each text has its own period, so that no fixed distance pays.
     _pattern(name="duplicate_token_score",
         sentence="mean attention weight on the same token one period earlier, on repeated random tokens",
-        high="a duplicate-token head", value=PerQuery(lambda q: q.weight_at(q.twin), over=on_repetition), repeated=True,
+        high="a duplicate-token head", repeated=True,
+        value=PerQuery(lambda q: q.weight_at(q.twin), over=lambda q: every_query(q) & q.repeated & q.sees_at(q.twin)),
     ),
     _pattern(name="induction_score",
         sentence="mean attention weight on the token after the current token's previous occurrence, on repeated tokens",
-        high="an induction head", value=PerQuery(lambda q: q.weight_at(q.twin + 1), over=after_repetition),
-        repeated=True),
+        high="an induction head", repeated=True,
+        value=PerQuery(lambda q: q.weight_at(q.twin + 1),
+            over=lambda q: every_query(q) & q.repeated & q.sees_at(q.twin + 1))),
     _of_text(
         0, "duplicate", "earlier copies of the query's token", high="a duplicate-token head"
     ),

@@ -185,7 +185,7 @@ def _locate_in(source: str, settings: Sequence[str] = ()) -> Locate:
     return locate
 
 
-def _assemble(document: Document, locate: Locate, plugins: tuple[Plugin, ...] = ()) -> Experiment:
+def _assemble(document: Document, locate: Locate, plugins: tuple[Plugin, ...]) -> Experiment:
     # An empty mapping is a part that the file does not mention; null is an answer.
     shared = {part: getattr(document, part) for part in RUN_SECTIONS if getattr(document, part) != {}}
     if digests := sorted(plugin.digest for plugin in plugins if plugin.changes_results):

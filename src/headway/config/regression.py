@@ -8,7 +8,6 @@ Costs are counted as `run.Budget` defines them.
 Paper: He, Pan, Chen, Yang, ICML 2025, arXiv 2503.12734.
 """
 
-import math
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
@@ -150,11 +149,11 @@ class LengthCurve(Spec):
     def grid(self, n_pairs: int) -> tuple[int, ...]:
         """Return the prompt lengths, in pairs: distinct, ascending, from 1 to `longest`, the task's own among them."""
         points = [round(self.longest ** (i / max(1, self.lengths - 1))) for i in range(self.lengths)]
-        dense = sorted({1, *points, self.longest, min(n_pairs, self.longest)})
+        dense = {1, *points, self.longest, min(n_pairs, self.longest)}
         # A log grid repeats its first integers; fill up with the integers that it skips.
-        missing = (n for n in range(1, math.ceil(self.longest) + 1) if n not in set(dense))
+        missing = (n for n in range(1, self.longest) if n not in dense)
         while len(dense) < min(self.lengths, self.longest):
-            dense.append(next(missing))
+            dense.add(next(missing))
         return tuple(sorted(dense))
 
 

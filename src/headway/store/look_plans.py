@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter
 
@@ -277,15 +277,11 @@ def _there(directory: Path, name: str, value: _Stored) -> _Stored | None:
 def _write(directory: Path, name: str, value: _Stored) -> None:
     """Write a file and its record in the document, as the process whose turn it is."""
     file = document.look_file(directory, name)
-    text = files.json_text(_content(value))
+    content = {"schema": SCHEMA, **asdict(value)}
+    content.pop("history", None)
+    content["made"] = value.made or datetime.now(UTC).isoformat(timespec="seconds")
+    text = files.json_text(signed(files.plain(content)))
     before, now = document.state_of(file), Content.of(text.encode()).sha256[:16]
     document.note(directory, name, (before, now))
     write_text(file, text)
     document.note(directory, name, (now,))
-
-
-def _content(value: Any) -> Any:
-    content = {"schema": SCHEMA, **asdict(value)}
-    content.pop("history", None)
-    content["made"] = content["made"] or datetime.now(UTC).isoformat(timespec="seconds")
-    return signed(files.plain(content))

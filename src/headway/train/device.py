@@ -127,13 +127,10 @@ class Meter:
         give_freed_memory_back()  # or the model would use it, and seem to take less
         self._device, self._on_gpu = device, device.type == "cuda"
         self._before = torch.cuda.memory_allocated(device) if self._on_gpu else psutil.Process().memory_info().rss
-        self._forgotten, self._training = 0, False
+        self._forgotten = 0
 
     def begin_training(self) -> None:
-        """The first step is done; later calls do nothing."""
-        if self._training:
-            return
-        self._training = True
+        """The first step is done."""
         self._forgotten = peak_bytes()
         give_freed_memory_back()
         if self._on_gpu:

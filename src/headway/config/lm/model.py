@@ -220,8 +220,8 @@ class TransformerModel(Spec):
 
     def _check_ends(self) -> None:
         """Raise an error if what enters the model, or leaves it, does not fit its other choices."""
-        for name, is_given in (("readout", self.readout is not None), ("encoder", self.encoder is not None)):
-            if is_given and self.tied:
+        for name in ("readout", "encoder"):
+            if self.tied and getattr(self, name):
                 raise ValueError(
                     f"{name} {getattr(self, name)} was given, but tied makes the token embedding the read-out; set "
                     "tied to false"

@@ -110,10 +110,11 @@ class TokensRun(RunSpec):
                 f"task.n_ctx {self.task.n_ctx} is longer than the model's {self.model.n_positions} positions; "
                 "shorten it, or raise model.n_positions"
             )
-        if self.model.mask == "future" and self.samples is not None:
+        if self.samples is None:
+            return
+        if self.model.mask == "future":
             raise ValueError("model.mask is future, and such a model cannot generate text; set samples to null")
-        asked = self.samples is not None and self.samples.prompt != PROMPT
-        if self.samples is not None and asked and (why := self.task.why_not_prompt(self.samples.prompt)):
+        if self.samples.prompt != PROMPT and (why := self.task.why_not_prompt(self.samples.prompt)):
             raise ValueError(f"samples.prompt {self.samples.prompt!r}: {why}")
 
     def _check_heads(self) -> None:

@@ -62,8 +62,8 @@ class TokensTask(Task):
         Raises:
             ValueError: saying what it cannot, and what to change.
         """
-        for name, is_given in (("encoder", model.encoder is not None), ("class_token", model.class_token)):
-            if is_given:
+        for name in ("encoder", "class_token"):
+            if getattr(model, name):
                 raise ValueError(
                     f"model.{name} was given, but task.kind {self.kind} is sequences of tokens; leave it out"
                 )
