@@ -170,10 +170,11 @@ class Transformer(nn.Module):
         streams, attentions = [stream], []
         for i in range(self.model.n_layers):
             layer, rotary = self._layer(i), self._rotary(i, here)
-            gate = None if gates is None else gates[i]
             wanted = last if i == self.model.n_layers - 1 else None
-            options = {"gate": gate, "cache": cache, "record": record, "edits": edits}
-            written, attention = layer.written(stream, rotary, wanted, **options)
+            gate = None if gates is None else gates[i]
+            written, attention = layer.written(
+                stream, rotary, wanted, gate=gate, cache=cache, record=record, edits=edits
+            )
             stream = layer.rest(stream if wanted is None else stream[:, -wanted:], written)
             streams.append(stream)
             attentions += [] if attention is None else [attention]

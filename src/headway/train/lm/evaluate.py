@@ -7,14 +7,14 @@ tokens, `entropy_nats` where it is known, and `repetition` of generated text.
 * `SyntheticJudge` evaluates a task whose answers are known: the share of right answers, and whether the task is solved.
   A value beyond the best possible one is a defect and fails the run.
 * `TextJudge` evaluates a language model beside its loss: by n-grams, and by the text that it generates.
-* `take_samples` generates text, and `repetition` measures how repetitive it is.
+* `repetition` measures how repetitive generated text is.
 
 Papers: head-progression study (November 2024), whose samples begin well, decay within 500 tokens and loop later;
 nothing was measured there.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -57,8 +57,8 @@ class Judge:
     def measures(self) -> tuple[Measure, ...]:
         """The evaluation during training, and what the task adds."""
         every = self.run.evaluation.every
-        due: Callable[[int], bool] = lambda step: step % every == 0 or step == self.steps  # noqa: E731
-        return (Measure(due=due, take=self._evaluated), *self.extra_measures())
+        during = Measure(due=lambda step: step % every == 0 or step == self.steps, take=self._evaluated)
+        return (during, *self.extra_measures())
 
     def extra(self, step: int) -> dict[str, Any]:
         """Tokens trained on until a step, and the step size that it had."""
@@ -227,31 +227,6 @@ BLOCK = 100
 """Repetition is given for each so many tokens, as the share of runs of four that stood earlier in the sample."""
 
 
-def take_samples(module: Transformer, run: TokensRun, tokens: Tokens) -> tuple[dict[str, Any], ...]:
-    """The texts that a run asks for, of the model as it now is, with their measures.
-
-    The end of a text does not stop generation, since the continuation is measured.
-    """
-    wanted = run.samples
-    if wanted is None:
-        return ()
-    prompt = prompt_tokens(wanted, tokens)
-    rows = []
-    for number in range(wanted.count):
-        written = _write(module, prompt, wanted, run.task.n_ctx, rng.key(run.seed, "sample", number) >> 1)
-        rows.append(
-            {
-                "prompt": "" if prompt == [tokens.end_of_text] else wanted.prompt,
-                "text": tokens.tokenizer.decode(written),
-                "temperature": wanted.temperature,
-                "n_tokens": len(written),
-                "repetition": repetition(written),
-                "unused_share": float(tokens.unused[written].mean()),
-            }
-        )
-    return tuple(rows)
-
-
 def prompt_tokens(wanted: Samples, tokens: Tokens) -> list[int]:
     """The prompt's tokens; for an empty prompt the end of a text, after which one begins.
 
@@ -343,7 +318,7 @@ class TextJudge(Judge):
     def extra_metrics(self) -> dict[str, Any]:
         """Return the metrics of n-grams and of the grammar, and how repetitive the samples are."""
         tokens = self.examples.tokens
-        samples = self._last_samples or take_samples(self.loss.module, self.run, tokens)
+        samples = self._last_samples or self._written_samples()
         metrics: dict[str, Any] = {
             "unigram_loss_nats": tokens.unigram_loss_nats,
             "bigram_loss_nats": tokens.bigram_loss_nats,
@@ -355,5 +330,29 @@ class TextJudge(Judge):
         return metrics
 
     def _sampled(self) -> Measurements:
-        self._last_samples = take_samples(self.loss.module, self.run, self.examples.tokens)
+        self._last_samples = self._written_samples()
         return Measurements(samples=self._last_samples)
+
+    def _written_samples(self) -> tuple[dict[str, Any], ...]:
+        """The texts that the run asks for, of the model as it now is, with their measures.
+
+        The end of a text does not stop generation, since the continuation is measured.
+        """
+        run, tokens, wanted = self.run, self.examples.tokens, self.run.samples
+        if wanted is None:
+            return ()
+        prompt = prompt_tokens(wanted, tokens)
+        rows = []
+        for number in range(wanted.count):
+            written = _write(self.loss.module, prompt, wanted, run.task.n_ctx, rng.key(run.seed, "sample", number) >> 1)
+            rows.append(
+                {
+                    "prompt": "" if prompt == [tokens.end_of_text] else wanted.prompt,
+                    "text": tokens.tokenizer.decode(written),
+                    "temperature": wanted.temperature,
+                    "n_tokens": len(written),
+                    "repetition": repetition(written),
+                    "unused_share": float(tokens.unused[written].mean()),
+                }
+            )
+        return tuple(rows)
