@@ -100,6 +100,11 @@ class Transformer(nn.Module):
         """Query heads of each layer."""
         return self.model.layout.n_heads
 
+    @property
+    def dropout(self) -> float:
+        """The share of entries that dropout zeroes in training mode."""
+        return self.model.dropout
+
     def put(self, weights: Weights) -> None:
         """Take these weights, copied.
 
