@@ -168,9 +168,9 @@ def test_seeds_that_were_run_by_hand_are_recounted_as_looks(tmp_path):
     by_hand(tmp_path / "d", of, 5)
     told, _ = settle(tmp_path / "d", of, HALF)
     assert told[1:3] == [
-        "5 seeds were run before the plan of interim analyses was made. Its analyses at "
-        "3 and 4 seeds therefore count as made. Verdicts from before the plan no longer hold.",
-        "Since there was a verdict at 5 seeds before the plan, the false-positive rate is 8.6 %.",
+        "5 seeds had finished before the plan of interim analyses was made. Its analyses at "
+        "3 and 4 seeds therefore count as done. Verdicts from before the plan no longer hold.",
+        "A verdict at 5 seeds came before the plan, so the rate of false positives is 8.6 %.",
     ]
     assert set(told[1:3]) <= set(build(Store.open(tmp_path / "d")).warnings), "and for good"
     straight = settle(tmp_path / "straight", of, HALF)

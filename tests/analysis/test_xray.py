@@ -92,8 +92,8 @@ def test_shares_are_a_metric_with_the_even_split_as_their_null(found):
 
 def test_a_layer_with_one_head_needs_two(found):
     assert found.notes == (
-        "induction and duplicate-token heads are not measured on repeats within the text. Only 88 of 144 tokens of 3 "
-        "sequences occurred earlier in their sequence; 100 from 2 sequences are needed",
+        "induction and duplicate-token heads are not measured on repeats within the text. Only 88 of 144 tokens (3 "
+        "sequences) occurred earlier in their sequence. At least 100, from 2 sequences, are needed",
         "1 of 3 attentions have one head: a metric of pairs needs two heads",
         "scores have no intervals over 3 sequences, so findings hold for this text only; 8 sequences give intervals",
     )
@@ -335,7 +335,9 @@ def spoiled(path, name, value):
 def test_logits_that_overflow_leave_the_heads_and_no_loss(text, tmp_path):
     found = headway.xray(spoiled(tmp_path / "loud", "norm.weight", 3e38), text=text, sequences=2, length=32)
     assert found.loss_nats is None
-    assert "its loss on the text is not finite: its logits overflow, although its heads do not" in found.notes
+    assert (
+        "its loss on the text is not finite, since its logits overflow; the outputs of its heads are finite"
+    ) in found.notes
     json.dumps(found.to_json(), allow_nan=False)
 
 

@@ -47,7 +47,8 @@ def test_a_file_may_grow_until_the_decision(tmp_path):
     for n in (1, 3, 3, 6):
         so_far = try_results(directory, file_of(tmp_path, 0.1, range(n)), name="better")
         assert (so_far["verdict"], so_far["pairs"], so_far["challenger"]) == ("undecided", n, 1)
-        assert so_far["reason"] == f"better: {n} of at most 12 pairs; add runs to {tmp_path / 'runs.csv'}"
+        file = tmp_path / "runs.csv"
+        assert so_far["reason"] == f"better: no verdict after {n} of at most 12 pairs; add runs to {file}"
     assert try_results(directory, file_of(tmp_path, 0.1, range(9)), name="better")["pairs"] == 7
 
 

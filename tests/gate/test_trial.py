@@ -106,7 +106,7 @@ def test_another_challenger_gives_up_what_was_interrupted(tmp_path, monkeypatch)
     assert verdict["challenger"] == 2
     given_up = Journal.read(directory).attempts[0].verdict
     assert given_up["verdict"] == "undecided"
-    assert given_up["reason"] == "first: given up after 0 pairs, when second was tried"
+    assert given_up["reason"] == "first: stopped after 0 pairs, because second was tried next"
 
 
 def test_a_challenger_whose_file_was_edited_is_another_challenger(tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ def test_json_of_many_heads_says_what_it_leaves_out():
     assert len(content["metrics"]["query_cka"]["per_head"]["layers.0.attention"]) == 300
     assert content["composition"] is None
     assert content["notes"] == [
-        "metrics of pairs of layers.0.attention are in heads.safetensors only: it has many heads",
+        "metrics of pairs of layers.0.attention are in heads.safetensors only, since layers.0.attention has many heads",
         "composition of 600 heads is not in the JSON: there are too many pairs",
     ]
 

@@ -130,7 +130,7 @@ def test_confounds_are_named_first_and_constants_are_said():
     results = judge(table, arm="arm")
     assert results.warnings[0] == "batch_size differs between the arms: 32 in adamw; 64 in lion"
     assert not any("optimizer_name" in warning for warning in results.warnings)
-    assert "the same in all runs: device A100" in "\n".join(results.notes)
+    assert "equal in all runs: device A100" in "\n".join(results.notes)
 
 
 def test_arms_that_trained_for_different_steps_are_confounded():

@@ -65,15 +65,15 @@ def test_what_has_no_pairs_yet_is_one_line():
     )
     assert list(answer(results(comparison("a beats b"), *nothing, runs=runs))) == [
         "a beats b",
-        "no pairs of seeds yet in 3 comparisons",
+        "no shared seed has finished yet in 3 comparisons",
     ]
-    assert list(answer(results(nothing[0], runs=runs))) == ["no pairs of seeds yet in 1 comparison"]
+    assert list(answer(results(nothing[0], runs=runs))) == ["no shared seed has finished yet in 1 comparison"]
     assert list(answer(results(nothing[0], runs=runs[:1]))) == [], "nobody chose the other arm"
 
 
 def test_many_verdicts_leave_those_under_controls_to_the_report():
     given = results(comparison("plain"), *(comparison(f"c{i}", "all-global") for i in range(MANY)))
-    assert list(answer(given)) == ["plain", f"the report has {MANY} more verdicts, under controls"]
+    assert list(answer(given)) == ["plain", f"the report has {MANY} more verdicts, on arms with a control"]
 
 
 def test_curves_and_learning_rates_follow():

@@ -80,9 +80,9 @@ def test_a_verdict_at_chosen_rates_says_whom_the_choice_favours():
     family = Family(
         of="comparisons", metric="eval_mse", control=None, rule="blocks", size=1, plan=plan, level=0.05, residual_sd=2.0
     )
-    either = f"{say('chosen_rates')}; this choice may favour either arm (3 rates) by up to 0.9 %"
+    either = f"{say('chosen_rates')}; this choice may favour either arm (3 rates tried) by up to 0.9 %"
     assert _chosen(("a", "b"), (3, 3), difference, family) == either
-    favoured = f"{say('chosen_rates')}; this choice may favour b (5 rates) by up to 1 %"
+    favoured = f"{say('chosen_rates')}; this choice may favour b (5 rates tried) by up to 1 %"
     assert _chosen(("a", "b"), (2, 5), difference, family) == favoured
     assert _chosen(("a", "b"), (2, 5), difference, replace(family, residual_sd=None)) == say("chosen_rates")
 

@@ -194,7 +194,7 @@ def test_while_a_run_is_missing_there_is_no_verdict(store):
     built = results.build(store)
     (comparison,) = built.comparisons
     assert (comparison.n_pairs, comparison.interval, comparison.p, comparison.outcome) == (3, None, None, "open")
-    assert ": no verdict yet, evaluation MSE +112.9 % (3 seeds of 4 needed)" in comparison.verdict
+    assert ": no verdict yet, evaluation MSE +112.9 % (3 of 4 seeds needed)" in comparison.verdict
     assert built.families[0].look is None
     store.content[-1].status = "failed"
     (comparison,) = results.build(store).comparisons

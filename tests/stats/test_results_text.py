@@ -134,7 +134,7 @@ def test_a_lane_is_compared_with_plain_models_of_its_size(tmp_path):
     assert list(entries) == ["lane-384", "lane-192", "lane-96", "switched-192"]
     assert entries["lane-96"].relative > 0
     assert entries["lane-96"].sentence.startswith("DL-768-96-35M lies 4.6 % ")
-    assert "above the curve of plain models of its size, simultaneous 95 % interval" in entries["lane-96"].sentence
+    assert "above plain models of its size (fitted curve), simultaneous 95 % interval" in entries["lane-96"].sentence
     assert content.fits == ()
     assert LOSSES["lane-96"] > LOSSES["plain-384"]
 
@@ -151,7 +151,7 @@ def test_sizes_beyond_the_plain_models_and_single_seeds():
     (two,) = against_plain(several)
     assert (two.interval, two.p, two.n_pairs) == (None, None, 2)
     assert two.sentence == (
-        "lane: too few seeds to say (2); so far it lies 15.1 % below the curve of plain models of its size"
+        "lane: too few seeds to say (2); so far it lies 15.1 % below plain models of its size (fitted curve)"
     )
     assert against_plain([*plain, replace(lane, n_parameters=2500)]) == []
     assert against_plain([plain[0], lane]) == []

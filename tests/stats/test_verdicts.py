@@ -124,7 +124,7 @@ def test_one_seed_two_seeds_and_none_make_no_verdict():
 def test_before_a_look_there_is_only_an_estimate():
     waiting = replace(FAMILY, look=None)
     assert say(told(-1.0, 0, 0, "open", n_pairs=2, **NO_TEST), waiting) == (
-        "descending vs constant: no verdict yet, evaluation loss −1.0 % (2 seeds of 3 needed)"
+        "descending vs constant: no verdict yet, evaluation loss −1.0 % (2 of 3 seeds needed)"
     )
     assert scope(waiting, []) == "There is no interval before 3 seeds are finished. Lower is better."
 
@@ -177,7 +177,7 @@ def test_what_holds_for_a_family_is_told_once():
         "The 95 % intervals hold for all 2 comparisons at once, at interim analysis 2 of 2. This experiment can "
         "detect differences of about 2.0 to 2.4 % (80 % power). Lower is better."
     )
-    both = "The 95 % intervals hold at once for the 2 comparisons here and 11 more that were asked, at interim "
+    both = "The 95 % intervals hold at once for the 2 comparisons here and 11 more of this experiment, at interim "
     assert scope(FAMILY, found).startswith(both), "what was not run is not counted, and its correction stays"
     alone = replace(FAMILY, size=1)
     said = "The comparison has a 95 % interval, at interim analysis 2 of 2. This experiment can detect differences of "
@@ -188,7 +188,7 @@ def test_what_holds_for_a_family_is_told_once():
         "There is no interval at 3 seeds, since an interval needs 3 seeds shared by all arms compared. Lower is better."
     )
     alike = [replace(few[0], outcome="none", n_pairs=3)]
-    assert "There is no interval at 3 seeds, since no difference varies from seed to seed. Lower" in scope(
+    assert "There is no interval at 3 seeds, since the differences are identical in all seeds. Lower" in scope(
         replace(FAMILY, look=1), alike
     )
 

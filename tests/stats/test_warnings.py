@@ -33,9 +33,9 @@ def test_a_loss_that_still_falls_by_more_than_the_arms_differ_is_told(store, by,
     assert bool(said) == warned
     if warned:
         assert said == [
-            "In the last tenth of training, the evaluation MSE still fell in 1 of 2 arms. In 1 head it "
-            "fell by 20 % or more. The verdict on 2 heads and 1 head rests on a smaller difference or margin "
-            "(10 %). Train longer, or let the learning rate decay."
+            "In the last tenth of training, the evaluation MSE still fell in 1 of 2 arms. In 1 head it fell by 20 % or "
+            "more. The verdict on 2 heads and 1 head rests on a difference or margin of 10 %, which is smaller. Train "
+            "longer, or let the learning rate decay."
         ]
 
 
@@ -56,8 +56,8 @@ def test_a_learning_rate_that_moves_an_arm_by_more_than_the_arms_differ_is_told(
     if warned:
         assert said == [
             "Another learning rate changes the result of 1 of 2 arms. For 2 heads the gain is 24 % or more, "
-            "at 2 times its learning rate. The verdict on 1 head and 2 heads rests on a smaller difference or "
-            "margin (10 %). Rely on the verdicts at the best learning rates."
+            "at 2 times its learning rate. The verdict on 1 head and 2 heads rests on a difference or margin of "
+            "10 %, which is smaller. Rely on the verdicts at the best learning rates."
         ]
 
 
@@ -115,7 +115,10 @@ def test_runs_that_diverged_are_a_share_and_no_mean_without_them(store):
     store.content[2].status = "failed"
     store.content[2].failure = "diverged"
     said = results.build(store).warnings
-    assert "Diverged runs are left out (1 of 3 of 1 head). The comparison uses the other runs." in said
+    assert (
+        "Diverged runs are left out (1 of 3 of 1 head). The comparison uses the other runs, which favours arms that "
+        "diverge more often." in said
+    )
 
 
 def test_of_an_arm_of_which_every_run_diverged_nothing_is_left(store):
@@ -123,7 +126,8 @@ def test_of_an_arm_of_which_every_run_diverged_nothing_is_left(store):
     for run in store.content[:3]:
         run.status, run.failure = "failed", "diverged"
     assert results.build(store).warnings[-2:] == (
-        "Diverged runs are left out (2 of 2 of 1 head and 1 of 2 of 2 heads). The comparison uses the other runs.",
+        "Diverged runs are left out (2 of 2 of 1 head and 1 of 2 of 2 heads). The comparison uses the other runs, "
+        "which favours arms that diverge more often.",
         "Every run of 1 head diverged, so nothing is left to compare.",
     )
 
@@ -192,9 +196,9 @@ def test_an_answer_is_held_against_its_own_difference_and_not_against_the_farthe
     built = results.build(far_apart(store, 0.03))
     (said,) = [one for one in built.warnings if "still fell in" in one]
     assert said == (
-        "In the last tenth of training, the evaluation MSE still fell in 2 of 3 arms. In 2 heads it fell by "
-        "3.0 % or more. The verdict on 4 heads and 2 heads rests on a smaller difference or margin (0.60 %). "
-        "Train longer, or let the learning rate decay."
+        "In the last tenth of training, the evaluation MSE still fell in 2 of 3 arms. In 2 heads it fell by 3.0 % or "
+        "more. The verdict on 4 heads and 2 heads rests on a difference or margin of 0.60 %, which is smaller. Train "
+        "longer, or let the learning rate decay."
     )
     assert built.doubts == (said,)
     h1, h4 = (next(c for c in built.judged if c.arm == arm) for arm in ("h1", "h4"))
@@ -215,7 +219,7 @@ def test_that_two_are_the_same_is_held_against_the_margin(store, by, kinds):
     (one,) = built.judged
     assert (one.outcome, one.doubts) == ("same", kinds)
     assert all(
-        "The verdict on 4 heads and 2 heads rests on a smaller difference or margin (1.0 %)." in said
+        "The verdict on 4 heads and 2 heads rests on a difference or margin of 1.0 %, which is smaller." in said
         for said in built.doubts
     )
     assert bool(built.doubts) == bool(kinds)
@@ -229,9 +233,9 @@ def test_a_rate_that_moves_each_arm_by_more_than_an_answer_is_told(tmp_path, cal
     built = results.build(store)
     (said,) = built.doubts
     assert said == (
-        "Another learning rate changes the result of 2 of 3 arms. For 4 heads the gain is 2.3 % or more, at 2 "
-        "times its learning rate. The verdict on 4 heads and 2 heads rests on a smaller difference or margin "
-        "(0.60 %). Rely on the verdicts at the best learning rates."
+        "Another learning rate changes the result of 2 of 3 arms. For 4 heads the gain is 2.3 % or more, at 2 times "
+        "its learning rate. The verdict on 4 heads and 2 heads rests on a difference or margin of 0.60 %, which is "
+        "smaller. Rely on the verdicts at the best learning rates."
     )
     assert {c.arm: c.doubts for c in built.judged if c.control is None} == {"h1": (), "h4": ("rates",)}
 

@@ -72,8 +72,8 @@ def test_a_plan_that_is_stored_takes_the_place_of_such_looks(tmp_path):
     found = results.write(Store.open(tmp_path / "d"))
     assert said(found) == []
     assert [warning for warning in found.warnings if "before the plan" in warning] == [
-        "5 seeds were run before the plan of interim analyses was made. Its analyses at "
-        "3 and 5 seeds therefore count as made. Verdicts from before the plan no longer hold.",
+        "5 seeds had finished before the plan of interim analyses was made. Its analyses at "
+        "3 and 5 seeds therefore count as done. Verdicts from before the plan no longer hold.",
     ]
     assert seen(tmp_path / "d") == (3, 5)
 

@@ -47,7 +47,7 @@ EXAMPLES: dict[str, Any] = {
     "expected": 0.6,
     "file": "runs.csv",
     "first": "3 heads",
-    "free": "; with a free amplitude 0.9 % better, 95 % interval 0.2 to 1.6 %",
+    "free": "; with a fitted amplitude 0.9 % better, 95 % interval 0.2 to 1.6 %",
     "have": "have",
     "head": "L2H3",
     "here": "3 contrasts",
@@ -118,7 +118,10 @@ OWN: dict[str, dict[str, Any]] = {
     "intervals": {"look": ", at interim analysis 2 of 4"},
     "intervals_here": {"look": "", "more": 1},
     "best_rate": {"chance": "; with one seed, this may be chance"},
-    "repeats": {"seeds": "seed 3", "other": "; run distinguishes them: if it numbers random seeds, type --seed run"},
+    "repeats": {
+        "seeds": "seed 3",
+        "other": ("; column `run` distinguishes them: if it numbers random seeds, type --seed run"),
+    },
     "left_out": {"seeds": "seeds 3 and 4"},
     "unpaired": {"others": 4},
     "no_common_seed": {"others": 4},
@@ -144,7 +147,9 @@ OWN: dict[str, dict[str, Any]] = {
     "unshared_seeds": {"seeds": "seeds 5 and 6"},
     "claims_counted": {"n": 9, "arms": 4},
     "published": {
-        "sentence": "R² falls with depth: holds (3 seeds). From layer to layer, the early R² changes by −0.1"
+        "sentence": (
+            "R² falls with depth: holds (3 seeds). From layer to layer, the R² of early training changes by −0.1"
+        )
     },
     "gate_verdict": {"change": "loss −0.25", "low": "−0.375", "high": "−0.125"},
     "gate_early": {"change": "loss −0.25"},
@@ -152,7 +157,7 @@ OWN: dict[str, dict[str, Any]] = {
     "gate_waits": {"name": "wider", "budget": 12},
     "long_answer": {"name": "answer"},
     "no_permutation": {"reason": "cannot be tested with 3 seeds: the test needs 4"},
-    "no_interval": {"reason": "no difference varies from seed to seed"},
+    "no_interval": {"reason": "the differences are identical in all seeds"},
     "nothing_compared": {"reason": "no arm has a run"},
     "no_token_circuits": {"reason": "this model does not embed the tokens that it answers with"},
     "size_none": {"reason": "too few seeds to say (2)"},
@@ -161,7 +166,11 @@ OWN: dict[str, dict[str, Any]] = {
     "failed": {"text": "the loss was not finite at step 7"},
     "damaged": {"text": "run.json is not as it was written"},
     "former_rules": {"former": 1},
-    **{kind: {"verdict": "holds"} for kind in ("in_all", "in_any", "in_some", "in_one", "with_few")},
+    **{kind: {"verdict": "holds"} for kind in ("in_all", "in_some", "in_one", "with_few")},
+    "in_any": {"verdict": "does not hold"},
+    "orthogonality-falls": {"metric": "output correlation"},
+    "distinguished": {"column": "run"},
+    "free": {"comparison": "0.9 % better, 95 % interval 0.2 to 1.6 %"},
 }
 """Fillings of single kinds."""
 

@@ -69,7 +69,7 @@ SENTENCES = {
     "small": "{phrase}, by less than {margin}",
     "verdict": "{sides}: {phrase}, {change} ({evidence})",
     "no_seeds": "cannot be compared in {quantity}, since no seed has a result for every arm",
-    "awaited": "{n:seed} of {awaited} needed",
+    "awaited": "{n} of {awaited} seeds needed",
     "geometric": "ratio of geometric means; {evidence}",
     "too_wide": "too wide to interpret",
     "change": "{quantity} {change}",
@@ -97,7 +97,7 @@ SENTENCES = {
     "no_value": "no compared arm has a value yet",
     "more_seeds": "More seeds: no clear answer yet in {n} of {all:comparison}.",
     "more_seeds_settle": "More seeds: no clear answer yet in {n} of {all:comparison}; {more} more would settle all.",
-    "smaller_margin": "A margin below {margin:g} %: differences within the margin count as equal.",
+    "smaller_margin": "A margin below {margin:g} %: the answer counts smaller differences as equal.",
     "elsewhere": "Another task, model size or training length: the answer holds only for the setting above.",
     "held_out": (
         "Intervals are over seeds. {arms} are evaluated on the same held-out sequences. The error from sampling these "
@@ -119,24 +119,24 @@ SENTENCES = {
     "few_shared_seeds": (
         "compared arms share {n:seed}, and a verdict needs {least}; choose more seeds (--seeds {least})"
     ),
-    "no_pairs": "no pairs of seeds yet in {n:comparison}",
+    "no_pairs": "no shared seed has finished yet in {n:comparison}",
     "solved": "{first} vs {second}: {phrase}, {task} solved in {n} against {other}{against}",
     "solved_in": "{n} of {seeds} seeds (95 % CI {low} to {high} %)",
     "settled_by_theory": "settled by theory",
     "cannot_solve": "in theory {arm} cannot solve it",
     "wilson": (
-        "Each share of seeds has a Wilson 95 % interval. McNemar's exact test (mid-p), with Holm's correction for "
-        "{of}, tests the differences{look}."
+        "Each share of seeds has a Wilson 95 % interval. McNemar's mid-p test, with Holm's correction for {of}, "
+        "tests the differences{look}."
     ),
     "of_errors": "Since many values are near 1, {errors} are compared. Lower is better.",
     "direction": "{direction} is better.",
     "before": "There is no interval before {n:seed} are finished.",
     "no_interval": "There is no interval at {n:seed}, since {reason}.",
-    "no_spread": "no difference varies from seed to seed",
+    "no_spread": "the differences are identical in all seeds",
     "few_shared": "an interval needs {least} seeds shared by all arms compared",
     "one_interval": "The {of} has a {sure} interval{look}.",
     "intervals": "The {sure} intervals hold for all {n} {of}s at once{look}.",
-    "intervals_here": "The {sure} intervals hold at once for the {here} here and {more} more that were asked{look}.",
+    "intervals_here": "The {sure} intervals hold at once for the {here} here and {more} more of this experiment{look}.",
     "at_look": ", at interim analysis {look} of {looks}",
     "detectable": "This experiment can detect differences of about {amount} (80 % power).",
     "carried_by": (
@@ -148,13 +148,13 @@ SENTENCES = {
         "Contrasts and comparisons are corrected separately for multiple testing. The family-wise error rate is 5 % "
         "for each of the two families, and at most 10 % for both together"
     ),
-    "under_controls": "the report has {n} more verdicts, under controls",
+    "under_controls": "the report has {n} more verdicts, on arms with a control",
     "chosen_rates": "the learning rates were chosen on the seeds that these verdicts use",
     "favoured": (
         "the learning rates were chosen on the seeds that these verdicts use; this choice may favour {arm} ({n} "
-        "rates) by up to {bias:.1g} %"
+        "rates tried) by up to {bias:.1g} %"
     ),
-    "best_rate": "{arm} is best at {best:g} times its learning rate{edge} ({rates}{chance})",
+    "best_rate": "{arm} is best at {best:g} times its learning rate{edge} (means: {rates}{chance})",
     "lowest_rate": ", the lowest that was tried",
     "highest_rate": ", the highest that was tried",
     "one_seed_rate": "; with one seed, this may be chance",
@@ -166,8 +166,8 @@ SENTENCES = {
     ),
     "prunable_at": "{percent:.0f} % at step {step}",
     "not_prunable_at": "none at step {step}",
-    "fitted": "{comparison} (fits with amplitude 1, as published{free}){control}",
-    "free": "; with a free amplitude {comparison}",
+    "fitted": "{comparison} (amplitude fixed at 1, as published{free}){control}",
+    "free": "; with a fitted amplitude {comparison}",
     "no_curve": "no falling curve of this form fits the points ({n:number} of heads)",
     "exact_curve": "as many parameters as points ({n}), so the curve goes through the points and has no band",
     "no_seed_band": "no seed finished in every arm, so there is no band",
@@ -180,12 +180,12 @@ SENTENCES = {
     "schemes_few": "at {at} heads, {name} and {against}: too few seeds to say ({n}): {change}, 95 % interval {ends}",
     "schemes_one_seed": "at {at} heads, {name} and {against} cannot be compared: one seed ({losses} nats)",
     "schemes_none": "at {at} heads, the curve of {name} lies {amount} {place} {against} (no interval: {reason})",
-    "size_apart": "{name} lies {amount} {place} the curve of plain models of its size, {interval_name} {interval}",
+    "size_apart": "{name} lies {amount} {place} plain models of its size (fitted curve), {interval_name} {interval}",
     "size_open": (
-        "{name} lies {amount} {place} the curve of plain models of its size, {interval_name} {interval}, which may be "
-        "chance"
+        "{name} lies {amount} {place} plain models of its size (fitted curve), {interval_name} {interval}, which may "
+        "be chance"
     ),
-    "size_none": "{name}: {reason}; so far it lies {amount} {place} the curve of plain models of its size",
+    "size_none": "{name}: {reason}; so far it lies {amount} {place} plain models of its size (fitted curve)",
     "size_one_seed": "{name} cannot be compared with plain models of its size: one seed ({losses} nats)",
     "size_no_seed": "{name} cannot be compared with plain models of its size: no seed gave a result for all of them",
     "curve_no_spread": "no spread over {n:seed}",
@@ -206,10 +206,10 @@ SENTENCES = {
     ),
     "few_repeats": (
         "induction and duplicate-token heads are not measured on repeats within the text. Only {n} of {all} tokens "
-        "of {sequences:sequence} occurred earlier in their sequence; {least} from 2 sequences are needed"
+        "({sequences:sequence}) occurred earlier in their sequence. At least {least}, from 2 sequences, are needed"
     ),
-    "own_circuits": "Circuits in tokens are shown for Headway's own models only.",
-    "no_token_circuits": "Circuits in tokens are not shown, since {reason}.",
+    "own_circuits": "Token-to-token circuits are shown for Headway's own models only.",
+    "no_token_circuits": "Token-to-token circuits are not shown, since {reason}.",
     "no_circuits": (
         "circuits are not measured: the queries, keys and values of this model are not linear maps of the residual "
         "stream"
@@ -225,7 +225,9 @@ SENTENCES = {
     ),
     "few_draws": "{n:draw} of random heads: too few to find heads that stand out; give 4",
     "no_drawn_pairs": "pairs of {layers} are not compared with random heads, since there are too many pairs",
-    "hidden_tokens": "{metric} cannot be measured in {layers}, since its window hides the tokens in question",
+    "hidden_tokens": (
+        "{metric} cannot be measured in {layers}, since its attention window hides the tokens that the metric needs"
+    ),
     "numbers_only": "induction and duplicate-token scores need tokens, but this model reads numbers",
     "not_causal": "induction and duplicate-token scores are not measured, since this model is not causal",
     "nothing_to_repeat": "the text has too few tokens to repeat ({n}), so there is no induction score",
@@ -242,10 +244,10 @@ SENTENCES = {
         "the text has only {n:document}: intervals are over its {sequences} sequences, and hold for this text only"
     ),
     "few_for_skew": (
-        "intervals are over {n} sequences, too few to detect skewed effects. They are valid only without skew, and "
-        "none is simultaneous over all heads; give a text of {least} documents or more"
+        "intervals are over {n} sequences, too few to detect skewed effects. They are valid only for symmetric "
+        "effects, and none is simultaneous over all heads; give a text of {least} documents or more"
     ),
-    "few_others": "{n:other sequence} for {sequences} sequences: some replace more than one sequence",
+    "few_others": "only {n:other sequence} for {sequences} sequences, so some are reused as replacements",
     "sees_later": "this model attends to later tokens; its loss is still that of the next token, as in its training",
     "short_reference": (
         "replacements come from {n} tokens only: intervals of mean ablation leave out their sampling error; give a "
@@ -253,11 +255,13 @@ SENTENCES = {
     ),
     "reference_error": (
         "replacements come from {n:other sequence}; intervals leave out sampling error. With a quarter of them, the "
-        "mean ablation of {head} gives {quarter:4} instead of {effect:4} nats per token. So the error with all of "
-        "them is about {least:4} to {most:4}. Give a longer reference"
+        "mean ablation of {head} gives {quarter:4} instead of {effect:4} nats per token. The error with all of "
+        "them is about {least:4} to {most:4} nats. Give a longer reference"
     ),
     "loss_no_logits": "its loss on the text is not known: it gives no logits of the next token",
-    "loss_not_finite": "its loss on the text is not finite: its logits overflow, although its heads do not",
+    "loss_not_finite": (
+        "its loss on the text is not finite, since its logits overflow; the outputs of its heads are finite"
+    ),
     "loss_squared": "its loss is a squared error, not in nats; the report of its runs gives it",
     "loss_not_causal": "its loss on the text is not measured: {reason}",
     "loss_of_answers": "its loss on these tokens is not known: it predicts one of {n} answers, not the next token",
@@ -280,7 +284,7 @@ SENTENCES = {
         "a larger --largest"
     ),
     "shown_circuits": "circuits are shown for {n} of {all:step} with stored weights",
-    "wide_layer": "metrics of pairs of {layer} are in heads.safetensors only: it has many heads",
+    "wide_layer": "metrics of pairs of {layer} are in heads.safetensors only, since {layer} has many heads",
     "wide_composition": "composition of {n} heads is not in the JSON: there are too many pairs",
     "no_paths": "paths between heads are not measured: {reason}",
     "path_cut": "in this model, head outputs do not reach later heads unchanged ({reason})",
@@ -298,14 +302,14 @@ SENTENCES = {
     "alone": "{arms}: one seed has no spread, so there is no interval",
     "compared_unpaired": (
         "arms share fewer than 3 seeds, so their runs are compared unpaired (Welch's t test). Train all arms with "
-        "the same seeds: at a correlation of 0.5, intervals are 30 % narrower"
+        "the same seeds: with enough seeds and a correlation of 0.5, intervals are about 30 % narrower"
     ),
     "best_step": "the best step of each run is compared, which favours arms whose metric varies more",
     "repeats": (
         "{seeds} has up to {n} runs in an arm, and Headway uses their mean. Repeats of a seed show the noise of the "
         "hardware (sd {sd:3}), not the variation over seeds{other}"
     ),
-    "distinguished": "; {column} distinguishes them: if it numbers random seeds, type --seed {column}",
+    "distinguished": "; column `{column}` distinguishes them: if it numbers random seeds, type --seed {column}",
     "split_names": "names of runs are split into arm and seed: {name} is arm {arm}, seed {seed}",
     "melted": "each of the columns {columns} is read as {role}",
     "decimal_comma": "numbers are read with a decimal comma",
@@ -315,12 +319,12 @@ SENTENCES = {
     "without_number": "{n:run} without a number in {metric}{where}: left out",
     "confound": "{column} differs between the arms: {values}",
     "more_confounds": "{n} more columns differ between the arms",
-    "constants": "the same in all runs: {values}",
+    "constants": "equal in all runs: {values}",
     "gate_verdict": "{sides}: {phrase}, {change} (95 % CI {low} to {high}; {n:pair})",
     "gate_early": "{sides}: {phrase}, {change} (no interval yet; {n:pair})",
-    "gate_waits": "{name}: {n} of at most {budget} pairs; add runs to {file}",
-    "gate_given_up": "{verdict}; more pairs are unlikely to decide",
-    "gate_unfinished": "{name}: given up after {n:pair}, when {other} was tried",
+    "gate_waits": "{name}: no verdict after {n} of at most {budget} pairs; add runs to {file}",
+    "gate_given_up": "{verdict}; stopped early, since more pairs are unlikely to give a verdict",
+    "gate_unfinished": "{name}: stopped after {n:pair}, because {other} was tried next",
     "only_circuit": "the only other circuit of {heads:head}",
     "all_circuits": "all {n} other circuits of {heads:head}",
     "some_circuits": "{n:random circuit} of {heads:head}",
@@ -354,7 +358,7 @@ SENTENCES = {
         "from one seed"
     ),
     "permutation": (
-        "By a permutation test over seeds, {n} of {all} diamonds exceed chance (uncorrected p below 0.05; about "
+        "By a permutation test over seeds, {n} of {all} R² values exceed chance (uncorrected p below 0.05; about "
         "{expected} expected by chance)."
     ),
     "no_permutation": "The significance of R² {reason}.",
@@ -413,14 +417,14 @@ STATEMENTS = {
     "r2-high-early": (
         "R² of the loss on output disagreement is high early in layer 0",
         "R² is high early in layer 0",
-        "R² of the loss on mean and variance of {metric} is {also} there. Beyond what other seeds explain, it is "
-        "{value} (claimed: above 0.5)",
+        "R² of the loss on mean and variance of {metric} early in layer 0 is {also}. Beyond what other seeds "
+        "explain, it is {value} (claimed: above 0.5)",
     ),
     "r2-falls-with-depth": (
         "R² of the loss on output disagreement falls with depth",
         "R² falls with depth",
-        "from layer to layer, the early R² on {metric} changes by {also}. Beyond what other seeds explain, it "
-        "changes by {value}",
+        "from layer to layer, the R² of early training on {metric} changes by {also}. Beyond what other seeds explain, "
+        "it changes by {value}",
     ),
     "regularisers-hardly-help": (
         "Diversity regularisers hardly help decoder-only models",
@@ -435,8 +439,8 @@ STATEMENTS = {
     "layer-0-goes-last": (
         "Pruning can remove heads of late layers first, and heads of layer 0 last",
         "layer 0's heads are pruned last",
-        "by arm, layer 0's share of kept heads minus that of the later half of the layers is {value} points (methods "
-        "that use the loss)",
+        "by arm, layer 0's share of kept heads minus that of the later half of the layers is {value} points (pruning "
+        "methods that use the loss)",
     ),
 }
 """Published statements by name: as published, in short, and the evidence for or against it."""
@@ -444,13 +448,13 @@ STATEMENTS = {
 UNTESTED = {
     "layer-0-predicts-badly": (
         "R² of the loss on mean and variance of its {metric} is {also} over the whole training. Any two curves with "
-        "a trend in time give a high R²"
+        "a trend in time can give a high R²"
     ),
     "r2-high-early": (
-        "R² of the loss on mean and variance of {metric} is {also} there. Any two curves with a trend in time give a "
-        "high R²"
+        "R² of the loss on mean and variance of {metric} early in layer 0 is {also}. Any two curves with a trend in "
+        "time can give a high R²"
     ),
-    "r2-falls-with-depth": "from layer to layer, the early R² on {metric} changes by {also}",
+    "r2-falls-with-depth": "from layer to layer, the R² of early training on {metric} changes by {also}",
 }
 """The evidence on a published statement whose test needs more seeds."""
 
@@ -480,7 +484,7 @@ SPECIAL = {
 
 WARNINGS = {
     "directory": "{text}",
-    "no_such_arm": "Nothing in {directory} can be compared with {arm}.",
+    "no_such_arm": "No arm of {directory} can be compared with {arm}.",
     "unlike_arms": "{arm} and {baseline} are not compared, since they differ in {keys}.",
     "same_run": "{arm} is the same run in both directories: only machine or version can differ.",
     "unfinished_arm": "{arm} has no finished run.",
@@ -507,21 +511,24 @@ WARNINGS = {
         "tokenizer that restores {least} % or more."
     ),
     "still_falling": (
-        "In the last tenth of training, the {quantity} still fell in {n} of {all} arms. In {most} it fell by "
-        "{least} % or more. The verdict on {sides} rests on a smaller difference or margin ({apart} %). Train longer, "
-        "or let the learning rate decay."
+        "In the last tenth of training, the {quantity} still fell in {n} of {all} arms. In {most} it fell by {least} % "
+        "or more. The verdict on {sides} rests on a difference or margin of {apart} %, which is smaller. Train "
+        "longer, or let the learning rate decay."
     ),
     "fell_as_rates_decayed": (
-        "In the last tenth of training, as the learning rate decayed, the {quantity} fell in {n} of {all} arms. "
-        "The verdict on {sides} rests on a smaller difference or margin ({apart} %). Longer training may change the "
-        "answer."
+        "In the last tenth of training, as the learning rate decayed, the {quantity} fell in {n} of {all} arms. The "
+        "verdict on {sides} rests on a difference or margin of {apart} %, which is smaller. Longer training may change "
+        "the answer."
     ),
     "rates_matter": (
         "Another learning rate changes the result of {n} of {all} arms. For {most} the gain is {least} % or more, at "
-        "{factor} times its learning rate. The verdict on {sides} rests on a smaller difference or margin ({apart} %). "
-        "Rely on the verdicts at the best learning rates."
+        "{factor} times its learning rate. The verdict on {sides} rests on a difference or margin of {apart} %, which "
+        "is smaller. Rely on the verdicts at the best learning rates."
     ),
-    "diverged": "Diverged runs are left out ({runs}). The comparison uses the other runs.",
+    "diverged": (
+        "Diverged runs are left out ({runs}). The comparison uses the other runs, which favours arms that diverge more "
+        "often."
+    ),
     "all_diverged": "Every run of {arms} diverged, so nothing is left to compare.",
     "wild_arms": (
         "These arms vary over seeds more than ten times as much as others: {arms}. Comparisons with these arms use "
@@ -544,10 +551,10 @@ WARNINGS = {
         "rate of false positives to {rate} %."
     ),
     "late_plan": (
-        "{n} seeds were run before the plan of interim analyses was made. Its analyses at {seeds} seeds therefore "
-        "count as made. Verdicts from before the plan no longer hold."
+        "{n} seeds had finished before the plan of interim analyses was made. Its analyses at {seeds} seeds therefore "
+        "count as done. Verdicts from before the plan no longer hold."
     ),
-    "late_plan_again": "Since there was a verdict at {n} seeds before the plan, the false-positive rate is {rate} %.",
+    "late_plan_again": "A verdict at {n} seeds came before the plan, so the rate of false positives is {rate} %.",
     "former_rules": (
         "The plan of interim analyses was made with version {former} of Headway's rules for comparisons. Headway now "
         "uses version {now}, so earlier verdicts may differ."

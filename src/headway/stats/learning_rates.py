@@ -241,7 +241,7 @@ def rates_sentence(arm: str, means: Sequence[tuple[float, float]], best: float, 
 
     Examples:
         >>> rates_sentence("2 heads", [(0.5, 1.1), (1.0, 1.0), (2.0, 0.9)], 2.0, n_seeds=3)
-        '2 heads is best at 2 times its learning rate, the highest that was tried (x0.5 1.1, x1 1, x2 0.9)'
+        '2 heads is best at 2 times its learning rate, the highest that was tried (means: x0.5 1.1, x1 1, x2 0.9)'
     """
     edges = {means[0][0]: say("lowest_rate"), means[-1][0]: say("highest_rate")}
     rates = ", ".join(f"x{factor:g} {mean:.4g}" for factor, mean in means)

@@ -126,7 +126,7 @@ def test_the_association_is_of_what_a_seed_does_by_itself(tmp_path: Path) -> Non
     assert points[0]["p"] == pytest.approx(1 / 24, rel=1e-6)
     assert all(point["own"] < 0.4 for point in points[1:])
     told = sum(point["p"] < 0.05 for point in points)
-    assert f"{told} of 6 diamonds exceed chance (uncorrected p below 0.05;" in figure.caption
+    assert f"{told} of 6 R² values exceed chance (uncorrected p below 0.05;" in figure.caption
 
 
 def test_lines_are_means_over_seeds_within_their_bands(material: ReportData, plain: dict[str, Figure]) -> None:

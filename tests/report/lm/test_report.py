@@ -158,7 +158,7 @@ def test_whole_blocks_of_samples_are_drawn_where_there_are_three(tmp_path: Path,
 def test_the_published_sentence_stands_in_the_answer(progression: ReportData) -> None:
     said = [statement.sentence for statement in text_report.statements(progression)]
     assert said[0].startswith("At 180 heads, no clear difference between descending and constant: −0.30 %, 95 %")
-    assert "with a free amplitude" in said[0]
+    assert "with a fitted amplitude" in said[0]
     assert any("learning rate" in sentence for sentence in said)
     assert sum("heads," in sentence and sentence.startswith("At 180") for sentence in said) == 2
 

@@ -112,7 +112,7 @@ def _caption(entries: Sequence[LayerAssociation]) -> str:
     return join(
         "R² of the loss at probed steps, regressed on the mean and variance of the layer's output dissimilarity (small "
         "points: seeds; large points: means).",
-        "Any two curves that trend over time give a high R².",
+        "Any two curves that trend over time can give a high R².",
         say("no_permutation", reason=reason) if reason else "",
         say("permutation", n=n_told, all=len(tested), expected=LEVEL * len(tested)) if tested and not reason else "",
     )
