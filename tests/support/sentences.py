@@ -170,6 +170,9 @@ OWN: dict[str, dict[str, Any]] = {
     "in_any": {"verdict": "does not hold"},
     "orthogonality-falls": {"metric": "output correlation"},
     "distinguished": {"column": "run"},
+    "prompts": {"arms": "All arms", "same": "the same 4,096 prompts", "known": " (standard error 0.005 to 0.010)"},
+    "two_heads": {"d": 5, "n": 40, "found": 1.9, "ends": " (1.8 to 2.0)", "exact": 2.0, "effective": 1.6},
+    "nearer": {"n": 10, "exact": 8, "effective": 1, "open": 1},
     "free": {"comparison": "0.9 % better, 95 % interval 0.2 to 1.6 %"},
 }
 """Fillings of single kinds."""

@@ -103,6 +103,21 @@ SENTENCES = {
         "Intervals are over seeds. {arms} are evaluated on the same held-out sequences. The error from sampling these "
         "sequences mostly cancels in comparisons."
     ),
+    "prompts": (
+        "Intervals are over seeds. {arms} are evaluated on {same}. The error from sampling these prompts{known} mostly "
+        "cancels in comparisons."
+    ),
+    "dead_heads": (
+        "Dead heads: {n} of {all}. A head is dead if its |mu w| is below {least:g} % of the sum over heads."
+    ),
+    "two_heads": (
+        "At d = {d} and {n:pair}, the error of one head is {found:.2f} times that of two heads{ends}. The exact risk "
+        "predicts {exact:.2f}, and the effective loss predicts {effective:.2f}."
+    ),
+    "nearer": (
+        "By 95 % intervals, {exact} of {n:task} are nearer to the exact risk, {effective} to the effective loss, "
+        "and {open} not clearly to either"
+    ),
     "busy": "The speed of {arms} is missing, since the machine was busy.",
     "weighted_sum": "{name} (a weighted sum of {n} arms)",
     "late": "added after an answer was known",

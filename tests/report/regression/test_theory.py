@@ -54,8 +54,8 @@ def test_the_sentence_counts_tasks_by_theory(material):
         "At d = 5 and 200 pairs, the error of one head is 2.80 times that of two heads (1.00 to 2.80). "
     )
     assert statement.sentence.endswith(
-        "effective loss predicts 2.61. By 95 % intervals, 1 of 2 tasks are nearer to the exact risk, 0 nearer to the "
-        "effective loss, and 1 not clearly nearer to either"
+        "effective loss predicts 2.61. By 95 % intervals, 1 of 2 tasks are nearer to the exact risk, 0 to the "
+        "effective loss, and 1 not clearly to either"
     ), statement.sentence
 
 

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 
 from headway.base.text import capital, join, number, span
+from headway.base.words import say
 from headway.config.metrics import METRICS
 from headway.icl.circuits import head_table
 from headway.report.charts.figure import ESTIMATORS, HEAD_COLOURS, Figure
@@ -109,10 +110,7 @@ class IclReportPart(ReportPart):
         same = f"the same {max(counts):,} prompts" if len(counts) == 1 else "the same prompts"
         known = f" (standard error {span(errors, 2)})" if errors else ""
         arms = "all arms" if material.one_task else "all arms of a task"
-        return (
-            f"Intervals are over seeds. {capital(arms)} are evaluated on {same}. The error from sampling "
-            f"these prompts{known} mostly cancels in comparisons."
-        )
+        return say("prompts", arms=capital(arms), same=same, known=known)
 
 
 def _estimator_rows(material: ReportData, names: Sequence[str]) -> Iterator[Row]:
@@ -136,8 +134,7 @@ def _heads_of(arm: ArmResults, run: Finished) -> Table:
         for head in range(n_heads)
     ]
     caption = join(
-        f"Dead heads: {heads.dead_heads(run)} of {n_heads}. "
-        f"A head is dead if its |mu w| is below {100 * heads.DEAD:g} % of the sum over heads.",
+        say("dead_heads", n=heads.dead_heads(run), all=n_heads, least=100 * heads.DEAD),
         "" if task.d_y == 1 else PER_OUTPUT,
     )
     return Table(columns=("head", *HEADS.values()), rows=rows, caption=caption)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from headway.base.text import counted, join
+from headway.base.words import say
 from headway.config.regression import RegressionTask
 from headway.icl import theory
 from headway.icl.second_head import effective_worth, effective_worth_at, exact_worth, worth_in_the_limit
@@ -164,14 +165,16 @@ def worth_statement(material: ReportData) -> Sequence[Statement]:
         return ()
     longest = max(worths, key=lambda worth: worth.task.n_pairs / worth.task.d_x)
     ends = "" if math.isnan(longest.low) else f" ({longest.low:.2f} to {longest.high:.2f})"
-    return (
-        Statement(
-            sentence=f"At d = {longest.task.d_x} and {counted(longest.task.n_pairs, 'pair')}, the error of one head is "
-            f"{longest.found:.2f} times that of two heads{ends}. The exact risk predicts {longest.exact:.2f}, and the "
-            f"effective loss predicts {longest.effective:.2f}. {_nearer_said(worths)}",
-            colour=INK,
-        ),
+    said = say(
+        "two_heads",
+        d=longest.task.d_x,
+        n=longest.task.n_pairs,
+        found=longest.found,
+        ends=ends,
+        exact=longest.exact,
+        effective=longest.effective,
     )
+    return (Statement(sentence=f"{said} {_nearer_said(worths)}", colour=INK),)
 
 
 def nearer(worth: Worth) -> str | None:
@@ -183,11 +186,8 @@ def nearer(worth: Worth) -> str | None:
 
 def _nearer_said(worths: Sequence[Worth]) -> str:
     sides = [nearer(worth) for worth in worths]
-    return (
-        f"By 95 % intervals, {sides.count('exact')} of {counted(len(worths), 'task')} are nearer to the exact "
-        f"risk, {sides.count('effective')} nearer to the effective loss, and {sides.count(None)} not clearly nearer to "
-        "either"
-    )
+    exact, effective, unclear = map(sides.count, ("exact", "effective", None))
+    return say("nearer", n=len(worths), exact=exact, effective=effective, open=unclear)
 
 
 def worths_of(material: ReportData) -> tuple[Worth, ...]:
