@@ -14,8 +14,8 @@ from pathlib import Path
 from support.house import SOURCE
 
 MOST = {
-    "tokens": 404_794,
-    "code lines": 38_831,
+    "tokens": 404_782,
+    "code lines": 38_828,
     "dense modules": 74,
     "functions above 400 tokens": 15,
     "comprehensions in 1,000 lines": 70,

@@ -120,7 +120,7 @@ OWN: dict[str, dict[str, Any]] = {
     "best_rate": {"chance": "; with one seed, this may be chance"},
     "repeats": {
         "seeds": "seed 3",
-        "other": ("; column `run` distinguishes them: if it numbers random seeds, type --seed run"),
+        "other": "; column `run` distinguishes them: if it numbers random seeds, type --seed run",
     },
     "left_out": {"seeds": "seeds 3 and 4"},
     "unpaired": {"others": 4},
@@ -170,9 +170,24 @@ OWN: dict[str, dict[str, Any]] = {
     "in_any": {"verdict": "does not hold"},
     "orthogonality-falls": {"metric": "output correlation"},
     "distinguished": {"column": "run"},
-    "prompts": {"arms": "All arms", "same": "the same 4,096 prompts", "known": " (standard error 0.005 to 0.010)"},
-    "two_heads": {"d": 5, "n": 40, "found": 1.9, "ends": " (1.8 to 2.0)", "exact": 2.0, "effective": 1.6},
-    "nearer": {"n": 10, "exact": 8, "effective": 1, "open": 1},
+    "same_examples": {
+        "arms": "All arms",
+        "examples": "4,096 prompts",
+        "of": "prompts",
+        "error": " (standard error 0.005 to 0.010)",
+    },
+    "two_heads": {
+        "d": 5,
+        "n": 40,
+        "found": 1.9,
+        "ends": " (1.8 to 2.0)",
+        "exact": 2.0,
+        "effective": 1.6,
+        "tasks": 10,
+        "near_exact": 8,
+        "near_effective": 1,
+        "near_neither": 1,
+    },
     "free": {"comparison": "0.9 % better, 95 % interval 0.2 to 1.6 %"},
 }
 """Fillings of single kinds."""

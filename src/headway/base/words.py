@@ -99,24 +99,18 @@ SENTENCES = {
     "more_seeds_settle": "More seeds: no clear answer yet in {n} of {all:comparison}; {more} more would settle all.",
     "smaller_margin": "A margin below {margin:g} %: the answer counts smaller differences as equal.",
     "elsewhere": "Another task, model size or training length: the answer holds only for the setting above.",
-    "held_out": (
-        "Intervals are over seeds. {arms} are evaluated on the same held-out sequences. The error from sampling these "
-        "sequences mostly cancels in comparisons."
-    ),
-    "prompts": (
-        "Intervals are over seeds. {arms} are evaluated on {same}. The error from sampling these prompts{known} mostly "
-        "cancels in comparisons."
+    "same_examples": (
+        "Intervals are over seeds. {arms} are evaluated on the same {examples}. The error from sampling these {of}"
+        "{error} mostly cancels in comparisons."
     ),
     "dead_heads": (
         "Dead heads: {n} of {all}. A head is dead if its |mu w| is below {least:g} % of the sum over heads."
     ),
     "two_heads": (
         "At d = {d} and {n:pair}, the error of one head is {found:.2f} times that of two heads{ends}. The exact risk "
-        "predicts {exact:.2f}, and the effective loss predicts {effective:.2f}."
-    ),
-    "nearer": (
-        "By 95 % intervals, {exact} of {n:task} are nearer to the exact risk, {effective} to the effective loss, "
-        "and {open} not clearly to either"
+        "predicts {exact:.2f}, and the effective loss predicts {effective:.2f}. By 95 % intervals, {near_exact} of "
+        "{tasks:task} are nearer to the exact risk, {near_effective} to the effective loss, and {near_neither} not "
+        "clearly to either"
     ),
     "busy": "The speed of {arms} is missing, since the machine was busy.",
     "weighted_sum": "{name} (a weighted sum of {n} arms)",

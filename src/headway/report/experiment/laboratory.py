@@ -16,6 +16,7 @@ import numpy as np
 
 from headway.base.identity import grouped
 from headway.base.text import Amount, brief, number
+from headway.base.words import say
 from headway.config.kinds import part_of
 from headway.config.metrics import metric_name
 from headway.config.run import RunSpec
@@ -212,6 +213,21 @@ class ReportPart(ABC):
     @abstractmethod
     def luck(self, material: ReportData) -> str:
         """Return a sentence on the variance that the intervals leave out; empty if there is no interval."""
+
+    @staticmethod
+    def same_examples(material: ReportData, examples: str, of: str, error: str = "") -> str:
+        """Return a sentence on the sampling of examples that arms share; empty without intervals.
+
+        Args:
+            material: the results.
+            examples: the name of the examples, with their number if it is known.
+            of: the name of the examples alone.
+            error: the error from sampling them, in parentheses; empty if it is unknown.
+        """
+        if not any(comparison.interval for comparison in material.results.comparisons):
+            return ""
+        arms = "All arms" if material.one_task else "All arms of a task"
+        return say("same_examples", arms=arms, examples=examples, of=of, error=error)
 
     def heads(self, arm: ArmResults) -> Iterable[tuple[int, Table]]:  # noqa: ARG002
         """The table per head of each seed of an arm."""

@@ -139,9 +139,7 @@ class TokensReportPart(ReportPart):
 
     def luck(self, material: ReportData) -> str:
         """Return a sentence on the sampling of held-out text, which intervals leave out; empty without intervals."""
-        if not any(comparison.interval for comparison in material.results.comparisons):
-            return ""
-        return say("held_out", arms="All arms" if material.one_task else "All arms of a task")
+        return self.same_examples(material, "held-out sequences", "sequences")
 
     def statements(self, material: ReportData) -> list[Statement]:
         """The published sentence recomputed, what lies below the curve of plain models, and the best learning rates."""

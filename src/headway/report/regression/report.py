@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from headway.base.text import capital, join, number, span
+from headway.base.text import join, number, span
 from headway.base.words import say
 from headway.config.metrics import METRICS
 from headway.icl.circuits import head_table
@@ -103,14 +103,11 @@ class IclReportPart(ReportPart):
 
     def luck(self, material: ReportData) -> str:
         """Return a sentence on the sampling of shared prompts, which intervals leave out; empty without intervals."""
-        if not any(comparison.interval for comparison in material.results.comparisons):
-            return ""
         errors = [error for arm in material.arms for error in arm.final("eval_mse_se")]
         counts = {declared(arm).evaluation.prompts for arm in material.arms}
-        same = f"the same {max(counts):,} prompts" if len(counts) == 1 else "the same prompts"
-        known = f" (standard error {span(errors, 2)})" if errors else ""
-        arms = "all arms" if material.one_task else "all arms of a task"
-        return say("prompts", arms=capital(arms), same=same, known=known)
+        examples = f"{max(counts):,} prompts" if len(counts) == 1 else "prompts"
+        error = f" (standard error {span(errors, 2)})" if errors else ""
+        return self.same_examples(material, examples, "prompts", error)
 
 
 def _estimator_rows(material: ReportData, names: Sequence[str]) -> Iterator[Row]:

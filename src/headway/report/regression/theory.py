@@ -165,6 +165,7 @@ def worth_statement(material: ReportData) -> Sequence[Statement]:
         return ()
     longest = max(worths, key=lambda worth: worth.task.n_pairs / worth.task.d_x)
     ends = "" if math.isnan(longest.low) else f" ({longest.low:.2f} to {longest.high:.2f})"
+    sides = [nearer(worth) for worth in worths]
     said = say(
         "two_heads",
         d=longest.task.d_x,
@@ -173,8 +174,12 @@ def worth_statement(material: ReportData) -> Sequence[Statement]:
         ends=ends,
         exact=longest.exact,
         effective=longest.effective,
+        tasks=len(sides),
+        near_exact=sides.count("exact"),
+        near_effective=sides.count("effective"),
+        near_neither=sides.count(None),
     )
-    return (Statement(sentence=f"{said} {_nearer_said(worths)}", colour=INK),)
+    return (Statement(sentence=said, colour=INK),)
 
 
 def nearer(worth: Worth) -> str | None:
@@ -182,12 +187,6 @@ def nearer(worth: Worth) -> str | None:
     between = math.sqrt(worth.exact * worth.effective)
     upper, lower = ("exact", "effective") if worth.exact > worth.effective else ("effective", "exact")
     return upper if worth.low > between else lower if worth.high < between else None
-
-
-def _nearer_said(worths: Sequence[Worth]) -> str:
-    sides = [nearer(worth) for worth in worths]
-    exact, effective, unclear = map(sides.count, ("exact", "effective", None))
-    return say("nearer", n=len(worths), exact=exact, effective=effective, open=unclear)
 
 
 def worths_of(material: ReportData) -> tuple[Worth, ...]:
